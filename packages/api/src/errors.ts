@@ -31,6 +31,7 @@ export const errorTable = {
   // Who may
   UNAUTHENTICATED: kind(Code.Unauthenticated, false, "No key, or one that is unknown, expired or revoked.", "Set DSEC_API_KEY to a valid key; `dsec key create` makes one."),
   PERMISSION_DENIED: kind(Code.PermissionDenied, false, "The key's role does not allow this.", "Use a key with the role that the message names."),
+  NOT_CONFIGURED: kind(Code.FailedPrecondition, false, "The client has no endpoint or no key.", "Run `dsec up` here, or set DSEC_ENDPOINT and DSEC_API_KEY."),
   // Not there
   SANDBOX_NOT_FOUND: kind(Code.NotFound, false, "No such sandbox in the caller's project.", "Check the ID and the key; create a new sandbox."),
   SANDBOX_ENDED: kind(Code.NotFound, false, "The sandbox has ended; the metadata's end_reason says why.", "Create a new sandbox; extend its life or its idle time if it ended too soon."),

@@ -89,6 +89,14 @@ export const errorTable = {
   VERSION_UNSUPPORTED: kind(Code.FailedPrecondition, false, "The two programs share no version of the protocol.", "Upgrade the older one."),
   NOT_SUPPORTED: kind(Code.Unimplemented, false, "This node or version cannot do that.", "See the message, and the page on limits."),
   LAUNCH_FAILED: kind(Code.Internal, true, "The node could not start the sandbox.", "Try again; the message has the step that failed."),
+  // The platform on a machine
+  NOT_ROOT: kind(Code.PermissionDenied, false, "Only root can do this on a node.", "Run it as root, for example with sudo."),
+  NODE_UNFIT: kind(Code.FailedPrecondition, false, "The machine lacks something that a node needs.", "See `dsec doctor`."),
+  NOT_UP: kind(Code.FailedPrecondition, false, "No platform runs on this data directory.", "Start it: `dsec up --detach`."),
+  DATA_DIR_IN_USE: kind(Code.FailedPrecondition, false, "Another platform uses the data directory or the run directory.", "End it with `dsec down`, or give --data-dir and --port of your own."),
+  DATA_DIR_NEWER: kind(Code.FailedPrecondition, false, "The data directory was written by a newer program.", "Use that newer version, or another --data-dir."),
+  PORT_IN_USE: kind(Code.FailedPrecondition, false, "Another process listens on the port.", "End the process that the message names, or give another --port."),
+  START_FAILED: kind(Code.Internal, false, "A server of the platform did not start.", "See the log that the message names, and `dsec doctor`."),
   INTERNAL: kind(Code.Internal, false, "A fault of the platform.", "Report this with the request ID."),
 } as const satisfies Record<string, ErrorKind>;
 

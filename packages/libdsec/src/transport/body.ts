@@ -1,0 +1,95 @@
+// Plain HTTP bodies: sent from any source with back-pressure, read as they come.
+import { once } from "node:events";
+import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
+import { ConnectionError, DsecError } from "../errors.ts";
+import type { Calls } from "./calls.ts";
+import { retrying } from "./retry.ts";
+
+export type BodySource = string | Uint8Array | AsyncIterable<Uint8Array | string> | Iterable<Uint8Array | string>;
+
+export interface BodyCall {
+  method: "GET" | "PUT" | "POST";
+  path: string;
+  sandboxId?: string | undefined;
+  signal?: AbortSignal | undefined;
+  headers?: OutgoingHttpHeaders;
+}
+
+/** Sends a body and gives the whole answer. Bytes are sent again after an interruption, a stream is not. */
+export async function sendBody(calls: Calls, call: BodyCall, source: BodySource): Promise<Uint8Array> {
+  const headers = { "content-type": "application/octet-stream", ...call.headers };
+  if (typeof source === "string" || source instanceof Uint8Array) {
+    const body = typeof source === "string" ? Buffer.from(source) : source;
+    const attempt = () => calls.http.exchange({ ...call, headers, body, long: true });
+    return retrying(attempt, { withinMs: calls.retryMs, harmless: true, signal: call.signal });
+  }
+  let failed: unknown;
+  try {
+    const { response, finish } = await calls.http.open({
+      ...call,
+      headers,
+      long: true,
+      write: (request) => {
+        pump(source, request).catch((error) => {
+          failed = error;
+          // The server must see a cut body, not a short one that looks whole.
+          request.destroy(error instanceof Error ? error : new Error(String(error)));
+        });
+      },
+    });
+    const parts: Buffer[] = [];
+    for await (const part of readBody(response, finish)) parts.push(part);
+    return Buffer.concat(parts);
+  } catch (error) {
+    if (failed !== undefined && !call.signal?.aborted) throw failed instanceof DsecError ? failed : sourceError(failed);
+    throw error;
+  }
+}
+
+function sourceError(error: unknown): unknown {
+  return error instanceof Error ? error : new Error(String(error));
+}
+
+async function pump(source: Exclude<BodySource, string | Uint8Array>, request: ClientRequest): Promise<void> {
+  let closed = false;
+  request.once("close", () => {
+    closed = true;
+  });
+  // An answer that comes before the body's end is an error of the server's: no more is sent.
+  request.once("response", () => {
+    if (!request.writableEnded) closed = true;
+  });
+  for await (const part of source) {
+    if (closed) break;
+    if (part.length === 0) continue;
+    if (!request.write(part)) await Promise.race([once(request, "drain"), once(request, "close"), once(request, "response")]).catch(() => {});
+  }
+  if (!request.destroyed) request.end();
+}
+
+/** Opens a body for reading; interrupted openings are repeated. */
+export function openBody(calls: Calls, call: BodyCall): Promise<{ response: IncomingMessage; finish: () => void }> {
+  return retrying(() => calls.http.open({ ...call, long: true }), { withinMs: calls.retryMs, harmless: true, signal: call.signal });
+}
+
+/** Pieces as they come. @throws ConnectionError for a body that is cut. */
+export async function* readBody(response: IncomingMessage, finish: () => void): AsyncGenerator<Buffer, void, void> {
+  let whole = false;
+  try {
+    for await (const part of response as AsyncIterable<Buffer>) yield part;
+    whole = response.complete;
+    if (!whole) throw new ConnectionError("the body was cut", true);
+  } catch (error) {
+    if (error instanceof DsecError) throw error;
+    throw new ConnectionError(`the body broke: ${(error as Error).message}`, true, error);
+  } finally {
+    finish();
+    if (!whole) response.destroy();
+  }
+}
+
+/** Whole body as one array. */
+export async function collectBody(calls: Calls, call: BodyCall): Promise<Uint8Array> {
+  const attempt = () => calls.http.exchange({ ...call, long: true });
+  return retrying(attempt, { withinMs: calls.retryMs, harmless: true, signal: call.signal });
+}

@@ -1,0 +1,216 @@
+// One HTTP/1.1 exchange at a time over kept-alive connections. No retries here: retry.ts decides about those.
+import { Agent, type ClientRequest, type IncomingMessage, type OutgoingHttpHeaders, request } from "node:http";
+import { Agent as TlsAgent, request as tlsRequest } from "node:https";
+import { type DescMessage, type DescMethodUnary, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import { DsecError } from "@dsec/api";
+import { cancelled, ConnectionError } from "../errors.ts";
+import type { Settings } from "../settings.ts";
+import { errorFromWire } from "./wire-error.ts";
+
+export interface CallOptions {
+  /** Sent as x-dsec-sandbox, by which the apiserver finds the edge without decoding. */
+  sandboxId?: string | undefined;
+  signal?: AbortSignal | undefined;
+  /** Milliseconds for this attempt; 0: none. */
+  timeoutMs?: number | undefined;
+  /** May be open for long: does not take one of the connections for short calls. */
+  long?: boolean | undefined;
+}
+
+export interface Exchange extends CallOptions {
+  method: "GET" | "PUT" | "POST";
+  path: string;
+  headers?: OutgoingHttpHeaders;
+  body?: Uint8Array | undefined;
+}
+
+/** Short calls share this many connections; what waits for one is in Node's queue. */
+const maxShortConnections = 64;
+
+export class HttpTransport {
+  /** A server has answered at this endpoint at least once. */
+  answered = false;
+  readonly settings: Settings;
+  readonly #short: Agent;
+  readonly #long: Agent;
+  readonly #request: typeof request;
+  readonly #base: { host: string; port: number; headers: Record<string, string> };
+  readonly #open = new Set<ClientRequest>();
+  #closed = false;
+
+  constructor(settings: Settings) {
+    this.settings = settings;
+    const url = new URL(settings.endpoint);
+    const tls = url.protocol === "https:";
+    const AgentOf = tls ? TlsAgent : Agent;
+    // Idle connections go before the server's own keep-alive ends (its hint is heeded by Node as well).
+    const common = { keepAlive: true, keepAliveMsecs: 15_000, timeout: 30_000, scheduling: "lifo" as const };
+    this.#short = new AgentOf({ ...common, maxSockets: maxShortConnections, maxFreeSockets: maxShortConnections });
+    this.#long = new AgentOf({ ...common, maxFreeSockets: 256 });
+    this.#request = tls ? (tlsRequest as typeof request) : request;
+    this.#base = {
+      host: url.hostname.replace(/^\[|\]$/g, ""),
+      port: url.port !== "" ? Number(url.port) : tls ? 443 : 80,
+      headers: { authorization: `Bearer ${settings.apiKey}`, "user-agent": "libdsec-node/0.1" },
+    };
+  }
+
+  /** One unary call: protobuf over POST. */
+  async unary<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    input: MessageShape<I>,
+    options: CallOptions = {},
+  ): Promise<MessageShape<O>> {
+    const response = await this.exchange({
+      ...options,
+      method: "POST",
+      path: `/${method.parent.typeName}/${method.name}`,
+      headers: unaryHeaders,
+      body: toBinary(method.input, input),
+    });
+    return fromBinary(method.output, response);
+  }
+
+  /** Sends and collects a whole answer. @throws DsecError of the server's, ConnectionError, CANCELLED, DEADLINE_EXCEEDED. */
+  exchange(what: Exchange): Promise<Uint8Array> {
+    return new Promise((resolve, reject) => {
+      const end = this.#send(what, reject, (response) => {
+        const parts: Buffer[] = [];
+        let size = 0;
+        response.on("data", (part: Buffer) => {
+          parts.push(part);
+          size += part.length;
+        });
+        response.once("end", () => {
+          if (!response.complete) return;
+          end();
+          const body = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size);
+          if (response.statusCode !== 200) reject(errorFromWire(body, response.statusCode ?? 0, response.headers["retry-after"]));
+          else resolve(body);
+        });
+      });
+    });
+  }
+
+  /**
+   * Sends and gives the answer's head and its open body once the status is good (200 or 206).
+   * A body that breaks emits "error" or "close" before "end"; `finish` must be called when the reader is done.
+   */
+  open(what: Exchange & { write?: (request: ClientRequest) => void }): Promise<{ response: IncomingMessage; finish: () => void }> {
+    return new Promise((resolve, reject) => {
+      const finish = this.#send(
+        what,
+        reject,
+        (response) => {
+          if (response.statusCode === 200 || response.statusCode === 206) {
+            resolve({ response, finish });
+            return;
+          }
+          const parts: Buffer[] = [];
+          response.on("data", (part: Buffer) => parts.push(part));
+          response.once("end", () => {
+            finish();
+            reject(errorFromWire(Buffer.concat(parts), response.statusCode ?? 0, response.headers["retry-after"]));
+          });
+        },
+        what.write,
+      );
+    });
+  }
+
+  /** Headers and address for what is no plain exchange (WebSockets). */
+  get address(): { endpoint: string; headers: Record<string, string> } {
+    return { endpoint: this.settings.endpoint, headers: { ...this.#base.headers } };
+  }
+
+  /** Ends every open exchange; later ones are refused. */
+  close(): void {
+    this.#closed = true;
+    for (const open of this.#open) open.destroy(cancelled());
+    this.#open.clear();
+    this.#short.destroy();
+    this.#long.destroy();
+  }
+
+  #send(
+    what: Exchange,
+    fail: (error: DsecError) => void,
+    answer: (response: IncomingMessage) => void,
+    write?: (request: ClientRequest) => void,
+  ): () => void {
+    if (this.#closed) {
+      fail(new DsecError("CANCELLED", "the client is closed"));
+      return () => {};
+    }
+    const { signal, timeoutMs = 0 } = what;
+    if (signal?.aborted) {
+      fail(cancelled(signal.reason));
+      return () => {};
+    }
+    const headers: OutgoingHttpHeaders = { ...this.#base.headers, ...what.headers };
+    if (what.sandboxId !== undefined) headers["x-dsec-sandbox"] = what.sandboxId;
+    if (what.body) headers["content-length"] = what.body.length;
+    const outgoing = this.#request({
+      host: this.#base.host,
+      port: this.#base.port,
+      agent: what.long ? this.#long : this.#short,
+      method: what.method,
+      path: what.path,
+      headers,
+    });
+    this.#open.add(outgoing);
+    let timer: NodeJS.Timeout | undefined;
+    let done = false;
+    const end = () => {
+      if (done) return;
+      done = true;
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+      this.#open.delete(outgoing);
+    };
+    const stop = (error: DsecError) => {
+      if (done) return;
+      end();
+      outgoing.destroy();
+      fail(error);
+    };
+    const abort = () => {
+      const error = cancelled(signal?.reason);
+      outgoing.destroy(error);
+      stop(error);
+    };
+    signal?.addEventListener("abort", abort, { once: true });
+    if (timeoutMs > 0) {
+      timer = setTimeout(() => {
+        const late = new DsecError("DEADLINE_EXCEEDED", `no answer within ${timeoutMs} ms (${what.path})`, { outcomeUnknown: true });
+        outgoing.destroy(late);
+        stop(late);
+      }, timeoutMs);
+    }
+    outgoing.once("response", (response) => {
+      this.answered = true;
+      response.once("error", (error) => stop(connectionError(error, true, what)));
+      response.once("close", () => {
+        if (!response.complete) stop(connectionError(new Error("the connection closed in the middle of the answer"), true, what));
+      });
+      answer(response);
+    });
+    outgoing.on("error", (error) => stop(connectionError(error, wasSent(error), what)));
+    outgoing.once("close", () => stop(connectionError(new Error("the connection closed without an answer"), true, what)));
+    if (write) write(outgoing);
+    else outgoing.end(what.body);
+    return end;
+  }
+}
+
+const unaryHeaders = { "content-type": "application/proto", "connect-protocol-version": "1" };
+
+/** Nothing was sent where no connection came about. */
+function wasSent(error: NodeJS.ErrnoException): boolean {
+  return !(error.syscall === "connect" || error.syscall === "getaddrinfo");
+}
+
+function connectionError(error: Error, sent: boolean, what: Exchange): DsecError {
+  if (error instanceof DsecError) return error;
+  return new ConnectionError(`the connection for ${what.path.split("?")[0]} failed: ${error.message || (error as NodeJS.ErrnoException).code}`, sent, error);
+}

@@ -118,7 +118,7 @@ provide_native() {
   is_marker native "$native_hash" && [ -x "$root/native/target/release/hostd" ] && return 0
   say "building hostd and mklayer (Rust; about a minute the first time)"
   rm -f "$state/native"
-  (cd "$root/native" && CARGO_TERM_COLOR=never logged "$(cargo_program)" build --release --locked --target-dir target -p hostd -p mklayer) ||
+  (cd "$root/native" && CARGO_TERM_COLOR=never logged "$(cargo_program)" build --release --target-dir target -p hostd -p mklayer) ||
     die "the native programs could not be built (the compiler's last words are above)" "whole log: $state/install.log"
   write_marker native "$native_hash"
 }

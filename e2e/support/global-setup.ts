@@ -1,0 +1,1 @@
+export { makeBaseTar as setup } from "./environment.ts";

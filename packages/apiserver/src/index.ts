@@ -1,1 +1,2 @@
-export {};
+export * from "./apiserver.ts";
+export * from "./settings.ts";

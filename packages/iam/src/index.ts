@@ -1,1 +1,13 @@
-export {};
+export * from "./authenticator.ts";
+export * from "./database.ts";
+export * from "./first-start.ts";
+export * from "./keys.ts";
+export * from "./layer-names.ts";
+export * from "./layer-resolver.ts";
+export * from "./layers.ts";
+export * from "./paths.ts";
+export * from "./projects.ts";
+export * from "./quota-ledger.ts";
+export * from "./roles.ts";
+export * from "./schema.ts";
+export * from "./stale-cache.ts";

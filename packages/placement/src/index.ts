@@ -1,1 +1,2 @@
-export {};
+export * from "./placement.ts";
+export * from "./recent-placements.ts";

@@ -33,7 +33,11 @@ async function roundTrip(sandbox: Sandbox): Promise<number> {
 
 {
   const sandboxes: Sandbox[] = [];
-  await inFlight(32, { count: quick ? 10 : 100 }, async () => void sandboxes.push(await client.runContainer(environment)));
+  await inFlight(
+    32,
+    { count: quick ? 10 : 100 },
+    async () => void sandboxes.push(await client.runContainer(environment)),
+  );
   const latencies: number[] = [];
   const { done, seconds } = await inFlight(32, { count: quick ? 200 : 10_000 }, async (i) => {
     const sandbox = sandboxes[i % sandboxes.length];
@@ -89,7 +93,8 @@ async function roundTrip(sandbox: Sandbox): Promise<number> {
     await sleep(500);
     const latencies: number[] = [];
     const until = performance.now() + (quick ? 2_000 : 20_000);
-    while (performance.now() < until || latencies.length < (quick ? 20 : 500)) latencies.push(await roundTrip(neighbour));
+    while (performance.now() < until || latencies.length < (quick ? 20 : 500))
+      latencies.push(await roundTrip(neighbour));
     stop.abort();
     const p99 = quantile(latencies, 0.99);
     document.add(`exec.neighbour.p99.${name}`, p99, "ms");

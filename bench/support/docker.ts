@@ -120,7 +120,10 @@ async function install(): Promise<void> {
   const own = !existsSync(policy);
   if (own) await run("sh", ["-c", `printf '#!/bin/sh\\nexit 101\\n' > ${policy} && chmod 755 ${policy}`]);
   try {
-    await run("apt-get", [...apt, "install", "-y", "--no-install-recommends", "docker.io"], { env, maxBuffer: 2 ** 26 });
+    await run("apt-get", [...apt, "install", "-y", "--no-install-recommends", "docker.io"], {
+      env,
+      maxBuffer: 2 ** 26,
+    });
   } finally {
     if (own) await rm(policy, { force: true });
   }

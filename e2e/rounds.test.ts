@@ -1,0 +1,85 @@
+// Create, exec, stop, again and again: nothing of it is left.
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { DSecClient } from "@dsec/libdsec";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { importBase } from "./support/environment.ts";
+import { Platform } from "./support/platform.ts";
+import { scale } from "./support/scale.ts";
+
+let platform: Platform;
+let client: DSecClient;
+beforeAll(async () => {
+  platform = await Platform.start();
+  client = platform.client();
+  await importBase(client);
+}, 300_000);
+afterAll(() => platform?.[Symbol.asyncDispose]());
+
+interface Reading {
+  memory: Map<string, number>;
+  descriptors: Map<string, number>;
+  cgroups: number;
+  mounts: number;
+  records: number;
+  sandboxFiles: number;
+  journalBytes: number;
+}
+
+function read(): Reading {
+  const edge = platform.edges[0] ?? "";
+  const names = [`hostd-${edge}`, `edge-${edge}`, "apiserver-0"];
+  const data = join(platform.dir, "data/edges", edge);
+  const list = (path: string) => {
+    try {
+      return readdirSync(path).length;
+    } catch {
+      return 0;
+    }
+  };
+  const ofEach = (of: (pid: number) => number) => new Map(names.map((name) => [name, of(platform.pid(name))]));
+  return {
+    memory: ofEach((pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024),
+    descriptors: ofEach((pid) => readdirSync(`/proc/${pid}/fd`).length),
+    cgroups: Number(/^memory\s+\d+\s+(\d+)/m.exec(readFileSync("/proc/cgroups", "utf8"))?.[1]),
+    mounts: readFileSync(`/proc/${platform.pid(`hostd-${edge}`)}/mountinfo`, "utf8").split("\n").length,
+    records: list(join(data, "records")),
+    sandboxFiles: list(join(data, "sandboxes")),
+    journalBytes: statSync(join(data, "journal")).size,
+  };
+}
+
+async function rounds(count: number): Promise<void> {
+  let next = 0;
+  const lane = async () => {
+    while (next++ < count) {
+      await using sandbox = await client.runContainer({ containerImage: "base", timeoutMs: 60_000 });
+      const result = await sandbox.exec(["/bin/sh", "-c", "echo $0 > /tmp/mine; cat /tmp/mine", String(next)]);
+      expect(result.exitCode).toBe(0);
+    }
+  };
+  await Promise.all(Array.from({ length: 16 }, lane));
+  await sleep(2_000);
+}
+
+test("rounds leave nothing behind", { timeout: 1_800_000 }, async () => {
+  await rounds(scale(1_000, 150));
+  const before = read();
+  await rounds(scale(4_000, 150));
+  const after = read();
+  expect(after.cgroups).toBeLessThanOrEqual(before.cgroups);
+  expect(after.mounts).toBe(before.mounts);
+  expect(after.records).toBe(0);
+  expect(after.sandboxFiles).toBe(0);
+  const ended = scale(4_000, 150);
+  expect((after.journalBytes - before.journalBytes) / ended).toBeLessThanOrEqual(1024);
+  for (const [name, descriptors] of after.descriptors) {
+    expect(descriptors, name).toBeLessThanOrEqual(Math.ceil((before.descriptors.get(name) ?? 0) * 1.05) + 2);
+  }
+  // A garbage-collected heap settles late: short runs only tell that nothing runs away.
+  const slack = scale(1.05, 2);
+  for (const [name, memory] of after.memory) {
+    expect(memory, name).toBeLessThanOrEqual((before.memory.get(name) ?? 0) * slack + scale(0, 64));
+  }
+});

@@ -77,8 +77,8 @@ async function round(who: string, way: Way, index: number): Promise<void> {
 
 await using sandbox = await platform.client.runContainer(environment);
 const ours: Way = {
-  up: (from, to) => sandbox.files.upload(from, to),
-  down: (from, to) => sandbox.files.download(from, to),
+  up: async (from, to) => void (await sandbox.files.upload(from, to)),
+  down: async (from, to) => void (await sandbox.files.download(from, to)),
 };
 await using docker = await Docker.start();
 let theirs: Way | undefined;

@@ -79,18 +79,18 @@ describe("who may", () => {
   });
 
   test("another project's sandbox is not found", async () => {
-    await client.projects.create({ path: "main/other" });
+    await client.projects.create("main/other");
     const { secret } = await client.keys.create({ project: "main/other", role: "developer", name: "test" });
     await using other = new DSecClient({ endpoint: platform.endpoint(), apiKey: secret });
     await using sandbox = await client.runContainer({ containerImage: "base" });
     const theirs = other.sandbox(sandbox.id);
     expect((await failure(() => theirs.exec(["/bin/true"]))).reason).toBe("SANDBOX_NOT_FOUND");
     expect((await failure(() => theirs.stop())).reason).toBe("SANDBOX_NOT_FOUND");
-    expect((await failure(() => other.projects.create({ path: "main/other/below" }))).reason).toBe("PERMISSION_DENIED");
+    expect((await failure(() => other.projects.create("main/other/below"))).reason).toBe("PERMISSION_DENIED");
   });
 
   test("200 creates at once on a quota of 50 give 50", { timeout: 120_000 }, async () => {
-    await client.projects.create({ path: "main/quota", quota: { sandboxes: 50 } });
+    await client.projects.create("main/quota", { sandboxes: 50 });
     let made = 0;
     let refused = 0;
     for await (const result of client.runContainers({

@@ -26,9 +26,8 @@ export class BenchPlatform implements AsyncDisposable {
 
   static async start(): Promise<BenchPlatform> {
     const dir = await mkdtemp("/var/tmp/dsec-bench-");
-    const env = { ...process.env, XDG_CONFIG_HOME: join(dir, "config") };
-    delete env.DSEC_ENDPOINT;
-    delete env.DSEC_API_KEY;
+    const { DSEC_ENDPOINT: _endpoint, DSEC_API_KEY: _key, ...inherited } = process.env;
+    const env = { ...inherited, XDG_CONFIG_HOME: join(dir, "config") };
     const name = dir.slice(-6).toLowerCase();
     const args = ["--data-dir", join(dir, "data"), "--run-dir", `/run/dsec-bench-${name}`];
     await dsec(env, "up", "--detach", "--port", String(await freePort()), ...args);

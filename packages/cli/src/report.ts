@@ -1,0 +1,27 @@
+// How failures are told: what happened and what to do next, and the exit code.
+import { CommanderError } from "commander";
+import { safe } from "./output.ts";
+
+/** 125 for a fault that is not the command's own, as docker has it. */
+export class ExitError extends Error {
+  readonly exitCode: number;
+  constructor(exitCode: number, cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause });
+    this.exitCode = exitCode;
+  }
+}
+
+/** Prints an error to stderr; gives the exit code: 1, or 2 for wrong usage. */
+export function report(error: unknown): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  if (error instanceof ExitError) {
+    report(error.cause);
+    return error.exitCode;
+  }
+  const { message, next, reason, metadata } = error as { message?: string; next?: string; reason?: string; metadata?: Record<string, string> };
+  const ended = metadata?.["end_reason"];
+  process.stderr.write(`dsec: ${safe(message ?? String(error))}${ended ? ` (${safe(ended)})` : ""}\n`);
+  if (next) process.stderr.write(`  next: ${next}\n`);
+  if (reason === undefined && process.env["DSEC_DEBUG"]) process.stderr.write(`${(error as Error).stack}\n`);
+  return 1;
+}

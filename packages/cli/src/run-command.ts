@@ -1,0 +1,60 @@
+// Runs one command with our own input and output, and ends as it ended.
+import { constants } from "node:os";
+import { fstatSync } from "node:fs";
+import type { CommandOptions, CommandOutcome, CommandStream, Sandbox } from "@dsec/libdsec";
+import { note } from "./output.ts";
+
+/** Shell convention: 128 + the signal's number; 124 for a timeout, as timeout(1). */
+export function exitCodeOf(outcome: CommandOutcome): number {
+  if (outcome.timedOut) return 124;
+  if (outcome.signal) return 128 + (constants.signals[outcome.signal as NodeJS.Signals] ?? 0);
+  return outcome.exitCode ?? 1;
+}
+
+/** Streams until the end. Input is passed where it is a pipe, a file or a socket. */
+export async function runAttached(sandbox: Sandbox, argv: string[], options: CommandOptions & { passInput?: boolean }): Promise<number> {
+  const { passInput, ...rest } = options;
+  let stream: CommandStream;
+  if (passInput ?? inputIsPiped()) {
+    const { signal, killOnAbort: _, ...start } = rest;
+    const command = await sandbox.start(argv, { ...start, ...(signal && { signal }), stdin: process.stdin });
+    stream = command.attach(signal ? { signal } : {});
+  } else stream = sandbox.stream(argv, rest);
+  for await (const chunk of stream) {
+    if (chunk.droppedBytes > 0) note(`${chunk.droppedBytes} bytes of ${chunk.stream} are no longer kept`);
+    await write(chunk.stream === "stdout" ? process.stdout : process.stderr, chunk.data);
+  }
+  const outcome = await stream.outcome();
+  if (outcome.timedOut) note("the command was ended at its time limit");
+  else if (outcome.oomKilled) note("the sandbox's memory limit ended the command");
+  return exitCodeOf(outcome);
+}
+
+function inputIsPiped(): boolean {
+  if (process.stdin.isTTY) return false;
+  try {
+    const stats = fstatSync(0);
+    return stats.isFIFO() || stats.isFile() || stats.isSocket();
+  } catch {
+    return false;
+  }
+}
+
+export function write(to: NodeJS.WriteStream, data: Uint8Array): Promise<void> | void {
+  if (to.write(data)) return;
+  return new Promise((resolve) => to.once("drain", resolve));
+}
+
+/** Aborts at the first SIGINT or SIGTERM, so that what was begun can be put away; a second one ends us at once. */
+export function untilInterrupted(): { signal: AbortSignal; code: () => number | undefined } {
+  const abort = new AbortController();
+  let code: number | undefined;
+  for (const [name, value] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]] as const) {
+    process.on(name, () => {
+      if (code !== undefined) process.exit(value);
+      code = value;
+      abort.abort();
+    });
+  }
+  return { signal: abort.signal, code: () => code };
+}

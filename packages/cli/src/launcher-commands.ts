@@ -68,6 +68,15 @@ export function registerLauncherCommands(program: Command): void {
       const at = process.argv.indexOf(name);
       run(process.execPath, [join(treeRoot, "bench", `${name}.ts`), ...(at >= 0 ? process.argv.slice(at + 1) : command.args.slice(1))]);
     });
+  for (const [name, what] of [
+    ["gen", "make the code again that comes from proto/"],
+    ["fmt", "format everything"],
+  ] as const) {
+    program
+      .command(name)
+      .description(what)
+      .action(() => run(join(treeRoot, "dsec"), [name]));
+  }
 }
 
 async function up(options: UpOptions & { detach?: boolean }): Promise<void> {

@@ -1,0 +1,133 @@
+// Output collected up to a cap: the head and the tail are kept, the middle is counted.
+import { create } from "@bufbuild/protobuf";
+import {
+  type CollectedOutput,
+  CollectedOutputSchema,
+  type CommandResult,
+  CommandResultSchema,
+  type CommandSpec,
+  DsecError,
+} from "@dsec/api";
+import type { Output } from "../aether/output.ts";
+import { defaults } from "../defaults.ts";
+import type { Sandbox } from "../sandboxes/sandbox.ts";
+import { type AttachCall, AttachedCommand } from "./attached.ts";
+import { Pieces } from "./pieces.ts";
+
+/** One stream. Keeps at most `cap` bytes, half of them from the beginning. */
+export class Collector {
+  private readonly headCap: number;
+  private readonly tailCap: number;
+  private readonly head = new Pieces();
+  private tail = new Pieces();
+  private dropped = 0;
+  private gap = false;
+
+  constructor(cap: number) {
+    this.headCap = Math.ceil(cap / 2);
+    this.tailCap = cap - this.headCap;
+  }
+
+  add(output: Output): void {
+    if (output.dropped > 0) this.addGap(output.dropped);
+    for (const part of output.parts) this.addPart(part);
+  }
+
+  result(): CollectedOutput {
+    this.trim();
+    const parts = [...this.head.parts, ...this.tail.parts];
+    const data = parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts);
+    return create(CollectedOutputSchema, {
+      data: data as Uint8Array<ArrayBuffer>,
+      droppedBytes: BigInt(this.dropped),
+      gapAt: BigInt(this.dropped > 0 ? this.head.bytes : 0),
+    });
+  }
+
+  private addGap(bytes: number): void {
+    this.trim();
+    this.dropped += bytes;
+    // Only one gap is told: what lies between two of them is dropped too.
+    if (this.gap) this.dropped += this.tail.bytes;
+    else for (const part of this.tail.parts) this.head.add(part);
+    this.tail = new Pieces();
+    this.gap = true;
+  }
+
+  private addPart(part: Uint8Array): void {
+    let rest = part;
+    if (!this.gap && this.head.bytes < this.headCap) {
+      const taken = rest.subarray(0, this.headCap - this.head.bytes);
+      this.head.add(taken);
+      rest = rest.subarray(taken.length);
+    }
+    if (rest.length === 0) return;
+    this.tail.add(rest);
+    // Trimmed seldom, so that each byte is moved a bounded number of times.
+    if (this.tail.bytes > this.tailCap + 1024 * 1024) this.trim();
+  }
+
+  private trim(): void {
+    const excess = this.tail.bytes - this.tailCap;
+    if (excess <= 0) return;
+    this.gap = true;
+    this.dropped += excess;
+    this.tail.dropFirst(excess);
+  }
+}
+
+export interface CollectOptions {
+  /** Let go of the command when this fires; it goes on. */
+  readonly signal?: AbortSignal;
+  readonly cap?: number;
+}
+
+/** Starts the command (or attaches to the one of that ID) and waits for its end. */
+export async function runCollected(
+  sandbox: Sandbox,
+  commandId: string,
+  spec: CommandSpec,
+  options: CollectOptions = {},
+): Promise<CommandResult> {
+  const cap = Number(spec.outputCapBytes) || defaults.outputCapBytes;
+  const result = await collect(sandbox, commandId, { start: spec }, { ...options, cap });
+  if (!result) throw new DsecError("INTERNAL", `the command ${commandId} was answered without its outcome`);
+  return result;
+}
+
+/** Collects an attached command; undefined where it still runs and only the record was asked for. */
+export function collect(
+  sandbox: Sandbox,
+  commandId: string,
+  call: AttachCall,
+  options: CollectOptions,
+): Promise<CommandResult | undefined> {
+  return new Promise((resolve, reject) => {
+    const cap = options.cap ?? defaults.outputCapBytes;
+    const stdout = new Collector(cap);
+    const stderr = new Collector(cap);
+    const attached = new AttachedCommand(sandbox, commandId, call, {
+      onOutput: (output) => (output.stream === "stdout" ? stdout : stderr).add(output),
+      onEnd: (outcome, error) => {
+        options.signal?.removeEventListener("abort", abort);
+        if (error) return reject(error);
+        if (!outcome) return resolve(undefined);
+        resolve(create(CommandResultSchema, { commandId, outcome, stdout: stdout.result(), stderr: stderr.result() }));
+      },
+    });
+    function abort() {
+      attached.detach();
+      reject(goneError(options.signal));
+    }
+    if (options.signal?.aborted) abort();
+    else options.signal?.addEventListener("abort", abort, { once: true });
+  });
+}
+
+/** Why the caller's signal fired: its time is over, or it left. */
+export function goneError(signal: AbortSignal | undefined): DsecError {
+  const late = signal && DsecError.from(signal.reason).reason === "DEADLINE_EXCEEDED";
+  return late
+    ? new DsecError("DEADLINE_EXCEEDED", "the time for the call is over; the command goes on", { outcomeUnknown: true })
+    : new DsecError("CANCELLED", "the caller left; the command goes on", { outcomeUnknown: true });
+}

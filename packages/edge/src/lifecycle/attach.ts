@@ -1,0 +1,74 @@
+// The standing connection between edge and aether: made, watched, and made again once if it breaks.
+import { setTimeout as sleep } from "node:timers/promises";
+import { type AetherHelloReply, DsecError, SandboxState } from "@dsec/api";
+import { AetherControl } from "../aether/control.ts";
+import type { Sandbox } from "../sandboxes/sandbox.ts";
+import { endedError } from "../sandboxes/tombstones.ts";
+import { ProtocolError } from "../wire/frames.ts";
+import type { Core } from "./core.ts";
+import type { Ender } from "./end.ts";
+
+const helloWithinMs = 10_000;
+const causeWithinMs = 150;
+
+export class Attacher {
+  private readonly core: Core;
+  private readonly ender: Ender;
+
+  constructor(core: Core, ender: Ender) {
+    this.core = core;
+    this.ender = ender;
+  }
+
+  /** Connects and says hello; calls may be sent on the control at once. */
+  open(sandbox: Sandbox): AetherControl {
+    sandbox.socketPath = this.core.socketPath(sandbox.record.slot);
+    const control = new AetherControl(sandbox.socketPath, sandbox.id, (error) => {
+      if (sandbox.control === control) void this.broken(sandbox, error);
+    });
+    sandbox.control = control;
+    return control;
+  }
+
+  /** The hello of a fresh control, waited for at most 10 s. */
+  async greeted(control: AetherControl): Promise<AetherHelloReply> {
+    const timer = setTimeout(() => control.close(), helloWithinMs);
+    try {
+      return await control.hello;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** aether broke the rules, or a stream saw so: nothing of the sandbox is believed any more. */
+  hostile(sandbox: Sandbox, error: Error): void {
+    this.core.log.error({ sandbox: sandbox.id, err: error }, "a supervisor broke the rules of the wire");
+    this.ender.lost(sandbox, error instanceof DsecError ? error.reason : "AETHER_PROTOCOL");
+  }
+
+  private async broken(sandbox: Sandbox, error: Error | undefined): Promise<void> {
+    sandbox.control = undefined;
+    if (sandbox.state !== SandboxState.RUNNING) return;
+    if (error instanceof ProtocolError || (error instanceof DsecError && error.reason === "WRONG_SANDBOX")) {
+      this.hostile(sandbox, error);
+      return;
+    }
+    try {
+      await this.greeted(this.open(sandbox));
+    } catch {
+      sandbox.control = undefined;
+      // hostd knows the cause and says so by itself, most often before this.
+      await Promise.race([sandbox.endBegan, sleep(causeWithinMs)]);
+      this.ender.lost(sandbox, "AETHER_GONE");
+    }
+  }
+}
+
+/** Why a call on a running sandbox broke: its end, if that has begun or begins within a second, else `error`. */
+export async function breakCause(core: Core, sandbox: Sandbox, error: DsecError): Promise<DsecError> {
+  if (error.reason !== "UNAVAILABLE" && error.reason !== "AETHER_PROTOCOL") return error;
+  if (!sandbox.ending) await Promise.race([sandbox.endBegan, sleep(1000)]);
+  const stone = core.tombstones.get(sandbox.id);
+  if (!stone) return error;
+  return endedError(stone);
+}

@@ -1,0 +1,104 @@
+// CommandService, but for Stream, which commands/stream.ts answers by hand.
+import type { ServiceImpl } from "@connectrpc/connect";
+import { type CommandService, DsecError, printable } from "@dsec/api";
+import { checkId, checkSize, checkSpec, commandId, signalNumber } from "../commands/check.ts";
+import { collect, runCollected } from "../commands/collect.ts";
+import { maximums } from "../defaults.ts";
+import type { Core } from "../lifecycle/core.ts";
+import { into, look } from "./calls.ts";
+
+export function commandService(core: Core): ServiceImpl<typeof CommandService> {
+  return {
+    exec(request, context) {
+      return into(core, request.sandboxId, context, async (sandbox) => {
+        const spec = checkSpec(request.spec);
+        return { result: await runCollected(sandbox, commandId(request.commandId), spec, { signal: context.signal }) };
+      });
+    },
+    start(request, context) {
+      return into(core, request.sandboxId, context, async (sandbox) => {
+        const spec = checkSpec(request.spec);
+        const call = { commandId: commandId(request.commandId), spec, attach: false };
+        return { command: await sandbox.running().call({ case: "start", value: call }, "command") };
+      });
+    },
+    stream() {
+      throw new DsecError("INTERNAL", "Stream is answered elsewhere");
+    },
+    wait(request, context) {
+      return into(core, request.sandboxId, context, async (sandbox) => {
+        const id = checkId(request.commandId, "command_id");
+        const waitMs = Number(request.waitMs);
+        if (waitMs > maximums.waitMs) {
+          throw new DsecError("INVALID_ARGUMENT", `wait_ms is ${waitMs}; at most ${maximums.waitMs} may be`);
+        }
+        const call = { stdoutOffset: 0, stderrOffset: 0, recordedOnly: waitMs === 0 };
+        // The record has its own cap, so nothing of it is cut here.
+        const cap = maximums.outputCapBytes;
+        const late = AbortSignal.timeout(waitMs === 0 ? maximums.waitMs : waitMs);
+        const signal = AbortSignal.any([context.signal, late]);
+        try {
+          const result = await collect(sandbox, id, call, { signal, cap });
+          return result ? { result } : {};
+        } catch (error) {
+          if (late.aborted && !context.signal.aborted && waitMs > 0) return {};
+          throw error;
+        }
+      });
+    },
+    getCommand(request, context) {
+      return look(core, request.sandboxId, context, async (sandbox) => {
+        const value = { commandId: checkId(request.commandId, "command_id") };
+        return { command: await sandbox.running().call({ case: "getCommand", value }, "command") };
+      });
+    },
+    listCommands(request, context) {
+      return look(core, request.sandboxId, context, async (sandbox) => {
+        const limit = request.pageSize || 100;
+        if (limit > maximums.pageSize) {
+          throw new DsecError("INVALID_ARGUMENT", `page_size is ${limit}; at most ${maximums.pageSize} may be`);
+        }
+        if (!/^\d{0,18}$/.test(request.pageToken)) {
+          throw new DsecError(
+            "INVALID_ARGUMENT",
+            `page_token is "${printable(request.pageToken)}", which is none of ours`,
+          );
+        }
+        const value = { from: BigInt(request.pageToken || 0), limit, runningOnly: request.runningOnly };
+        const { commands, next } = await sandbox.running().call({ case: "listCommands", value }, "commands");
+        return { commands, nextPageToken: next > 0n ? String(next) : "" };
+      });
+    },
+    signal(request, context) {
+      return into(core, request.sandboxId, context, async (sandbox) => {
+        const value = {
+          commandId: checkId(request.commandId, "command_id"),
+          signal: signalNumber(request.signal),
+          wholeTree: request.wholeTree,
+        };
+        await sandbox.running().call({ case: "signal", value }, "done");
+        return {};
+      });
+    },
+    writeInput(request, context) {
+      return into(core, request.sandboxId, context, async (sandbox) => {
+        const { offset, data, endOfFile } = request;
+        if (data.length > maximums.stdinBytes) {
+          throw new DsecError(
+            "TOO_LARGE",
+            `data has ${data.length} bytes; at most ${maximums.stdinBytes} may be in one call`,
+          );
+        }
+        const value = { commandId: checkId(request.commandId, "command_id"), offset, data, endOfFile };
+        return await sandbox.running().call({ case: "input", value }, "input");
+      });
+    },
+    resizePty(request, context) {
+      return into(core, request.sandboxId, context, async (sandbox) => {
+        const value = { commandId: checkId(request.commandId, "command_id"), size: checkSize(request.size) };
+        await sandbox.running().call({ case: "resize", value }, "done");
+        return {};
+      });
+    },
+  };
+}

@@ -29,18 +29,28 @@ function collect(command: Command, path: string): Node[] {
       })),
   };
   node.options.push({ flags: ["-h", "--help"], description: "help", value: false, choices: [] });
-  return [node, ...command.commands.flatMap((child) => collect(child, path === "" ? child.name() : `${path} ${child.name()}`))];
+  return [
+    node,
+    ...command.commands.flatMap((child) => collect(child, path === "" ? child.name() : `${path} ${child.name()}`)),
+  ];
 }
 
-const words = (node: Node) => [...node.commands.map(({ name }) => name), ...node.options.flatMap(({ flags }) => flags)].join(" ");
+const words = (node: Node) =>
+  [...node.commands.map(({ name }) => name), ...node.options.flatMap(({ flags }) => flags)].join(" ");
 const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
 function bash(nodes: Node[]): string {
-  const cases = nodes.map((node) => `    ${quote(node.path)}) words=${quote(words(node))}; commands=${quote(` ${node.commands.map(({ name }) => name).join(" ")} `)} ;;`);
+  const cases = nodes.map(
+    (node) =>
+      `    ${quote(node.path)}) words=${quote(words(node))}; commands=${quote(` ${node.commands.map(({ name }) => name).join(" ")} `)} ;;`,
+  );
   const choices = nodes.flatMap((node) =>
     node.options
       .filter((option) => option.choices.length > 0)
-      .map((option) => `    ${option.flags.map((flag) => quote(`${node.path}:${flag}`)).join("|")}) COMPREPLY=($(compgen -W ${quote(option.choices.join(" "))} -- "$current")); return ;;`),
+      .map(
+        (option) =>
+          `    ${option.flags.map((flag) => quote(`${node.path}:${flag}`)).join("|")}) COMPREPLY=($(compgen -W ${quote(option.choices.join(" "))} -- "$current")); return ;;`,
+      ),
   );
   return `# bash completion of dsec
 _dsec_words() {
@@ -69,7 +79,8 @@ complete -o default -F _dsec dsec ./dsec
 }
 
 function zsh(nodes: Node[]): string {
-  const described = (name: string, description: string) => quote(`${name.replaceAll(":", "\\:")}:${description.replaceAll(":", "\\:")}`);
+  const described = (name: string, description: string) =>
+    quote(`${name.replaceAll(":", "\\:")}:${description.replaceAll(":", "\\:")}`);
   const cases = nodes.map((node) => {
     const entries = [
       ...node.commands.map(({ name, description }) => described(name, description)),
@@ -105,11 +116,19 @@ function fish(nodes: Node[]): string {
     const parts = node.path === "" ? [] : node.path.split(" ");
     const seen = parts.map((part) => `__fish_seen_subcommand_from ${part}`);
     const children = node.commands.map(({ name }) => name).join(" ");
-    const here = [...(parts.length === 0 ? ["__fish_use_subcommand"] : seen), ...(parts.length > 0 && children ? [`not __fish_seen_subcommand_from ${children}`] : [])].join("; and ");
-    for (const { name, description } of node.commands) lines.push(`complete -c dsec -n ${quote(here)} -a ${name} -d ${quote(description)}`);
+    const here = [
+      ...(parts.length === 0 ? ["__fish_use_subcommand"] : seen),
+      ...(parts.length > 0 && children ? [`not __fish_seen_subcommand_from ${children}`] : []),
+    ].join("; and ");
+    for (const { name, description } of node.commands)
+      lines.push(`complete -c dsec -n ${quote(here)} -a ${name} -d ${quote(description)}`);
     for (const { flags, description, value, choices } of node.options) {
-      const names = flags.map((flag) => (flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`)).join(" ");
-      lines.push(`complete -c dsec -n ${quote(here)} ${names}${value ? " -r" : ""}${choices.length > 0 ? ` -a ${quote(choices.join(" "))}` : ""} -d ${quote(description)}`);
+      const names = flags
+        .map((flag) => (flag.startsWith("--") ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`))
+        .join(" ");
+      lines.push(
+        `complete -c dsec -n ${quote(here)} ${names}${value ? " -r" : ""}${choices.length > 0 ? ` -a ${quote(choices.join(" "))}` : ""} -d ${quote(description)}`,
+      );
     }
   }
   return `${lines.join("\n")}\n`;

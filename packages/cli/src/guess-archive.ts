@@ -1,8 +1,8 @@
 // Tells a docker save file and an OCI layout from another tar by the names in it.
 import { createReadStream } from "node:fs";
-import { createGunzip, createZstdDecompress } from "node:zlib";
 import { open } from "node:fs/promises";
 import type { Readable } from "node:stream";
+import { createGunzip, createZstdDecompress } from "node:zlib";
 import { extract } from "tar-stream";
 
 export type ArchiveFormat = "tar" | "oci-archive" | "docker-archive";
@@ -16,7 +16,12 @@ export async function guessArchive(path: string): Promise<ArchiveFormat> {
   const names = new Set<string>();
   const tar = extract();
   const input = createReadStream(path);
-  const plain: Readable = magic[0] === 0x1f && magic[1] === 0x8b ? input.pipe(createGunzip()) : magic.readUInt32LE(0) === 0xfd2fb528 ? input.pipe(createZstdDecompress()) : input;
+  const plain: Readable =
+    magic[0] === 0x1f && magic[1] === 0x8b
+      ? input.pipe(createGunzip())
+      : magic.readUInt32LE(0) === 0xfd2fb528
+        ? input.pipe(createZstdDecompress())
+        : input;
   const fail = (error: Error) => tar.destroy(error);
   input.on("error", fail);
   plain.on("error", fail);

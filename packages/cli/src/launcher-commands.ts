@@ -64,9 +64,13 @@ export function registerLauncherCommands(program: Command): void {
     .allowUnknownOption()
     .allowExcessArguments()
     .action((name: string, _options: unknown, command: Command) => {
-      if (!/^[a-z][a-z0-9-]*$/.test(name)) throw new DsecError("INVALID_ARGUMENT", `"${name}" is no name of a bench; see bench/`);
+      if (!/^[a-z][a-z0-9-]*$/.test(name))
+        throw new DsecError("INVALID_ARGUMENT", `"${name}" is no name of a bench; see bench/`);
       const at = process.argv.indexOf(name);
-      run(process.execPath, [join(treeRoot, "bench", `${name}.ts`), ...(at >= 0 ? process.argv.slice(at + 1) : command.args.slice(1))]);
+      run(process.execPath, [
+        join(treeRoot, "bench", `${name}.ts`),
+        ...(at >= 0 ? process.argv.slice(at + 1) : command.args.slice(1)),
+      ]);
     });
   for (const [name, what] of [
     ["gen", "make the code again that comes from proto/"],

@@ -20,7 +20,12 @@ export interface PrintOptions {
 }
 
 /** A list: with --json an array of objects, each with `name`. */
-export function printList<T extends object>(items: T[], nameOf: (item: T) => string, columns: Column<T>[], options: PrintOptions): void {
+export function printList<T extends object>(
+  items: T[],
+  nameOf: (item: T) => string,
+  columns: Column<T>[],
+  options: PrintOptions,
+): void {
   if (options.json) {
     printJson(items.map((item) => ({ name: nameOf(item), ...item })));
     return;
@@ -32,7 +37,13 @@ export function printList<T extends object>(items: T[], nameOf: (item: T) => str
   }
   const titles = columns.map((column) => column.title);
   const widths = titles.map((title, i) => Math.max(title.length, ...rows.map((row) => (row[i] ?? "").length)));
-  for (const row of [titles, ...rows]) console.log(row.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join("  ").trimEnd());
+  for (const row of [titles, ...rows])
+    console.log(
+      row
+        .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    );
 }
 
 /** One thing: "key: value" lines, or JSON. */
@@ -41,7 +52,9 @@ export function printOne(item: object, options: PrintOptions): void {
     printJson(item);
     return;
   }
-  const entries = Object.entries(item).filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && value.length === 0));
+  const entries = Object.entries(item).filter(
+    ([, value]) => value !== null && value !== "" && !(Array.isArray(value) && value.length === 0),
+  );
   const width = Math.max(0, ...entries.map(([key]) => key.length));
   for (const [key, value] of entries) console.log(`${key.padEnd(width)}  ${safe(plain(value))}`);
 }

@@ -17,7 +17,10 @@ export function buildProgram(): Command {
     .version("0.1.0")
     .exitOverride()
     .showHelpAfterError("(dsec help COMMAND shows examples)")
-    .addHelpText("after", "\nThe platform is found by DSEC_ENDPOINT and DSEC_API_KEY, else by ~/.config/dsec/config.json, which `dsec up` writes.");
+    .addHelpText(
+      "after",
+      "\nThe platform is found by DSEC_ENDPOINT and DSEC_API_KEY, else by ~/.config/dsec/config.json, which `dsec up` writes.",
+    );
   registerRun(program);
   registerShell(program);
   registerCp(program);
@@ -29,7 +32,10 @@ export function buildProgram(): Command {
     .command("completion")
     .description("a completion script for a shell")
     .argument("<shell>", "bash, zsh or fish")
-    .addHelpText("after", "\nExamples:\n  dsec completion bash > /etc/bash_completion.d/dsec\n  source <(dsec completion zsh)\n  dsec completion fish > ~/.config/fish/completions/dsec.fish")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  dsec completion bash > /etc/bash_completion.d/dsec\n  source <(dsec completion zsh)\n  dsec completion fish > ~/.config/fish/completions/dsec.fish",
+    )
     .action(async (shell: string, _options: unknown, command: Command) => {
       const { completionScript } = await import("./completion.ts");
       const script = completionScript(program, shell);

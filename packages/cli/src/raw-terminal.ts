@@ -3,7 +3,11 @@ import type { CommandLine, Sandbox, TerminalOptions } from "@dsec/libdsec";
 import { exitCodeOf } from "./run-command.ts";
 
 /** Until the remote command ends; gives its exit code. */
-export async function runTerminal(sandbox: Sandbox, command: CommandLine | undefined, options: TerminalOptions): Promise<number> {
+export async function runTerminal(
+  sandbox: Sandbox,
+  command: CommandLine | undefined,
+  options: TerminalOptions,
+): Promise<number> {
   const size = () => ({ rows: process.stdout.rows || 24, cols: process.stdout.columns || 80 });
   const env = { TERM: process.env["TERM"] ?? "xterm-256color", ...options.env };
   const terminal = await sandbox.terminal({ ...options, env, ...size(), ...(command && { command }) });

@@ -18,7 +18,12 @@ export function report(error: unknown): number {
     report(error.cause);
     return error.exitCode;
   }
-  const { message, next, reason, metadata } = error as { message?: string; next?: string; reason?: string; metadata?: Record<string, string> };
+  const { message, next, reason, metadata } = error as {
+    message?: string;
+    next?: string;
+    reason?: string;
+    metadata?: Record<string, string>;
+  };
   const ended = metadata?.["end_reason"];
   process.stderr.write(`dsec: ${safe(message ?? String(error))}${ended ? ` (${safe(ended)})` : ""}\n`);
   if (next) process.stderr.write(`  next: ${next}\n`);

@@ -1,6 +1,7 @@
 // Runs one command with our own input and output, and ends as it ended.
-import { constants } from "node:os";
+
 import { fstatSync } from "node:fs";
+import { constants } from "node:os";
 import type { CommandOptions, CommandOutcome, CommandStream, Sandbox } from "@dsec/libdsec";
 import { note } from "./output.ts";
 
@@ -12,7 +13,11 @@ export function exitCodeOf(outcome: CommandOutcome): number {
 }
 
 /** Streams until the end. Input is passed where it is a pipe, a file or a socket. */
-export async function runAttached(sandbox: Sandbox, argv: string[], options: CommandOptions & { passInput?: boolean }): Promise<number> {
+export async function runAttached(
+  sandbox: Sandbox,
+  argv: string[],
+  options: CommandOptions & { passInput?: boolean },
+): Promise<number> {
   const { passInput, ...rest } = options;
   let stream: CommandStream;
   if (passInput ?? inputIsPiped()) {
@@ -49,7 +54,11 @@ export function write(to: NodeJS.WriteStream, data: Uint8Array): Promise<void> |
 export function untilInterrupted(): { signal: AbortSignal; code: () => number | undefined } {
   const abort = new AbortController();
   let code: number | undefined;
-  for (const [name, value] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]] as const) {
+  for (const [name, value] of [
+    ["SIGINT", 130],
+    ["SIGTERM", 143],
+    ["SIGHUP", 129],
+  ] as const) {
     process.on(name, () => {
       if (code !== undefined) process.exit(value);
       code = value;

@@ -12,7 +12,8 @@ export interface MachineUser {
 
 /** @throws DsecError NOT_ROOT, INVALID_USER */
 export function lookUp(name: string): MachineUser {
-  if (process.geteuid?.() !== 0) throw new DsecError("NOT_ROOT", "a key for another user is written with --for by root alone");
+  if (process.geteuid?.() !== 0)
+    throw new DsecError("NOT_ROOT", "a key for another user is written with --for by root alone");
   for (const line of readFileSync("/etc/passwd", "utf8").split("\n")) {
     const [user, , uid, gid, , home] = line.split(":");
     if (user === name && home?.startsWith("/")) return { name, uid: Number(uid), gid: Number(gid), home };

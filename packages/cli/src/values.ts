@@ -35,7 +35,8 @@ export function pair(text: string, before: Record<string, string> = {}): Record<
   if (at === 0 || text === "") throw new InvalidArgumentError("NAME=VALUE is wanted");
   if (at > 0) return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
   const own = process.env[text];
-  if (own === undefined) throw new InvalidArgumentError(`NAME=VALUE is wanted, or the name of a variable that is set; ${text} is not`);
+  if (own === undefined)
+    throw new InvalidArgumentError(`NAME=VALUE is wanted, or the name of a variable that is set; ${text} is not`);
   return { ...before, [text]: own };
 }
 
@@ -47,6 +48,7 @@ export function several(text: string, before: string[] = []): string[] {
 /** "npm", "npm=yes", "example.org=no". */
 export function rule(text: string, before: Record<string, boolean> = {}): Record<string, boolean> {
   const [name = "", value = "yes"] = text.split("=", 2);
-  if (name === "" || !/^(yes|no|true|false)$/.test(value)) throw new InvalidArgumentError("a service or domain is wanted, with =yes or =no");
+  if (name === "" || !/^(yes|no|true|false)$/.test(value))
+    throw new InvalidArgumentError("a service or domain is wanted, with =yes or =no");
   return { ...before, [name]: value === "yes" || value === "true" };
 }

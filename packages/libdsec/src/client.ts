@@ -49,7 +49,8 @@ export class DSecClient implements AsyncDisposable {
   constructor(options: ClientOptions = {}) {
     const settings = loadSettings(options);
     const requestMs = options.requestTimeoutMs ?? 60_000;
-    if (!(requestMs > 0)) throw new DsecError("INVALID_ARGUMENT", `requestTimeoutMs is ${requestMs}; it must be above 0`);
+    if (!(requestMs > 0))
+      throw new DsecError("INVALID_ARGUMENT", `requestTimeoutMs is ${requestMs}; it must be above 0`);
     this.endpoint = settings.endpoint;
     this.#calls = new Calls(new HttpTransport(settings), requestMs);
     this.layers = new Layers(this.#calls);
@@ -71,7 +72,13 @@ export class DSecClient implements AsyncDisposable {
   /** Creates `count` of them; yields each, or its error, as it becomes ready. Leaving the loop early stops the rest. */
   runContainers(args: ContainerRunArgs & CreateManyOptions): AsyncGenerator<CreateManyResult, void, void> {
     const { count, concurrency, timeoutMs, signal, waitForQuota, ...container } = args;
-    return createMany((one, options) => this.#create(one, options), container, { count, concurrency, timeoutMs, signal, waitForQuota });
+    return createMany((one, options) => this.#create(one, options), container, {
+      count,
+      concurrency,
+      timeoutMs,
+      signal,
+      waitForQuota,
+    });
   }
 
   async #create(args: ContainerRunArgs, options: CreateOptions): Promise<Sandbox> {
@@ -96,7 +103,8 @@ export class DSecClient implements AsyncDisposable {
   async *list(options: ListOptions = {}): AsyncGenerator<SandboxInfo, void, void> {
     const states = (options.states ?? []).map((state) => {
       const value = stateNumber(state);
-      if (value === undefined) throw new DsecError("INVALID_ARGUMENT", `${JSON.stringify(state)} is no state of a sandbox`);
+      if (value === undefined)
+        throw new DsecError("INVALID_ARGUMENT", `${JSON.stringify(state)} is no state of a sandbox`);
       return value as SandboxState;
     });
     let pageToken = "";

@@ -77,7 +77,8 @@ export function prepare(line: CommandLine, options: CommandOptions, sessionId = 
     outputCapBytes: wholeNumber(options.outputCapBytes, "outputCapBytes"),
   };
   if (whole) spec.stdin = whole;
-  if (pty) spec.pty = { rows: (pty === true ? undefined : pty.rows) ?? 24, cols: (pty === true ? undefined : pty.cols) ?? 80 };
+  if (pty)
+    spec.pty = { rows: (pty === true ? undefined : pty.rows) ?? 24, cols: (pty === true ? undefined : pty.cols) ?? 80 };
   return { commandId: options.commandId ?? `c${randomBase32(20)}`, spec, feed };
 }
 
@@ -88,6 +89,7 @@ export function toBytes(text: string | Uint8Array): Uint8Array {
 /** A number of the wire's uint64. @throws DsecError INVALID_ARGUMENT for what is negative, no number, or infinite. */
 export function wholeNumber(value: number | undefined, name: string): bigint {
   if (value === undefined) return 0n;
-  if (!Number.isFinite(value) || value < 0) throw new DsecError("INVALID_ARGUMENT", `${name} is ${value}; it must be a number of at least 0`);
+  if (!Number.isFinite(value) || value < 0)
+    throw new DsecError("INVALID_ARGUMENT", `${name} is ${value}; it must be a number of at least 0`);
   return BigInt(Math.ceil(value));
 }

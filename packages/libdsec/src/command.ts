@@ -1,11 +1,19 @@
 // A command in a sandbox: run to its end, or held by a handle while it goes on in the background.
 import { CommandService, DsecError } from "@dsec/api";
-import { type CommandLine, type CommandOptions, type ExecOptions, type InputSource, type Prepared, type PtyOptions, prepare } from "./command-options.ts";
+import {
+  type CommandLine,
+  type CommandOptions,
+  type ExecOptions,
+  type InputSource,
+  type Prepared,
+  type PtyOptions,
+  prepare,
+} from "./command-options.ts";
 import { isReason } from "./errors.ts";
 import { HeadTail } from "./head-tail.ts";
 import { InputWriter } from "./input.ts";
 import { CommandStream } from "./output-stream.ts";
-import { type CommandInfo, commandInfoOf, CommandResult } from "./results.ts";
+import { type CommandInfo, CommandResult, commandInfoOf } from "./results.ts";
 import type { Calls } from "./transport/calls.ts";
 
 const defaultCapBytes = 16 << 20;
@@ -13,7 +21,13 @@ const defaultCapBytes = 16 << 20;
 const waitStepMs = 240_000;
 
 /** Runs a command to its end. @see Sandbox.exec */
-export async function runCommand(calls: Calls, sandboxId: string, line: CommandLine, options: ExecOptions = {}, sessionId = ""): Promise<CommandResult> {
+export async function runCommand(
+  calls: Calls,
+  sandboxId: string,
+  line: CommandLine,
+  options: ExecOptions = {},
+  sessionId = "",
+): Promise<CommandResult> {
   const prepared = prepare(line, options, sessionId);
   const kill = killer(calls, sandboxId, prepared.commandId);
   if (options.onStdout || options.onStderr) return withCallbacks(calls, sandboxId, prepared, options, kill);
@@ -35,7 +49,13 @@ export async function runCommand(calls: Calls, sandboxId: string, line: CommandL
   });
 }
 
-async function withCallbacks(calls: Calls, sandboxId: string, prepared: Prepared, options: ExecOptions, kill: () => Promise<void>): Promise<CommandResult> {
+async function withCallbacks(
+  calls: Calls,
+  sandboxId: string,
+  prepared: Prepared,
+  options: ExecOptions,
+  kill: () => Promise<void>,
+): Promise<CommandResult> {
   const cap = options.outputCapBytes || defaultCapBytes;
   const kept = { stdout: new HeadTail(cap), stderr: new HeadTail(cap) };
   const stream = streamPrepared(calls, sandboxId, prepared, options, kill);
@@ -44,18 +64,31 @@ async function withCallbacks(calls: Calls, sandboxId: string, prepared: Prepared
       kept[chunk.stream].push(chunk.data, chunk.droppedBytes);
       await (chunk.stream === "stdout" ? options.onStdout : options.onStderr)?.(chunk.data);
     }
-    return new CommandResult(prepared.commandId, await stream.outcome(), kept.stdout.collected(), kept.stderr.collected());
+    return new CommandResult(
+      prepared.commandId,
+      await stream.outcome(),
+      kept.stdout.collected(),
+      kept.stderr.collected(),
+    );
   });
 }
 
 /** Sends input beside `work`. A source that fails ends the command: it would wait for the rest for ever. */
-async function fed<T>(calls: Calls, sandboxId: string, prepared: Prepared, kill: () => Promise<void>, work: () => Promise<T>): Promise<T> {
+async function fed<T>(
+  calls: Calls,
+  sandboxId: string,
+  prepared: Prepared,
+  kill: () => Promise<void>,
+  work: () => Promise<T>,
+): Promise<T> {
   if (prepared.feed === undefined) return work();
   const stop = new AbortController();
   const writer = new InputWriter(calls, sandboxId, prepared.commandId);
   const feeding = writer.feed(prepared.feed, stop.signal);
   try {
-    const failed = new Promise<never>((_, reject) => void feeding.catch((error) => void kill().then(() => reject(error))));
+    const failed = new Promise<never>(
+      (_, reject) => void feeding.catch((error) => void kill().then(() => reject(error))),
+    );
     return await Promise.race([work(), failed]);
   } finally {
     stop.abort();
@@ -63,7 +96,12 @@ async function fed<T>(calls: Calls, sandboxId: string, prepared: Prepared, kill:
 }
 
 /** Starts in the background; a repeat of the same ID finds the one that runs. */
-export async function startPrepared(calls: Calls, sandboxId: string, prepared: Prepared, signal?: AbortSignal): Promise<CommandInfo | undefined> {
+export async function startPrepared(
+  calls: Calls,
+  sandboxId: string,
+  prepared: Prepared,
+  signal?: AbortSignal,
+): Promise<CommandInfo | undefined> {
   const { command } = await calls.call(
     CommandService.method.start,
     { sandboxId, commandId: prepared.commandId, spec: prepared.spec },
@@ -72,7 +110,13 @@ export async function startPrepared(calls: Calls, sandboxId: string, prepared: P
   return command ? commandInfoOf(command) : undefined;
 }
 
-export function streamPrepared(calls: Calls, sandboxId: string, prepared: Prepared, options: CommandOptions, kill = killer(calls, sandboxId, prepared.commandId)): CommandStream {
+export function streamPrepared(
+  calls: Calls,
+  sandboxId: string,
+  prepared: Prepared,
+  options: CommandOptions,
+  kill = killer(calls, sandboxId, prepared.commandId),
+): CommandStream {
   return new CommandStream(calls, {
     sandboxId,
     commandId: prepared.commandId,
@@ -83,10 +127,18 @@ export function streamPrepared(calls: Calls, sandboxId: string, prepared: Prepar
 }
 
 /** A stream whose input, where it has some, is sent while it is read. */
-export function streamCommand(calls: Calls, sandboxId: string, line: CommandLine, options: CommandOptions = {}): CommandStream {
+export function streamCommand(
+  calls: Calls,
+  sandboxId: string,
+  line: CommandLine,
+  options: CommandOptions = {},
+): CommandStream {
   const prepared = prepare(line, options);
   if (prepared.feed !== undefined) {
-    throw new DsecError("INVALID_ARGUMENT", "stream() takes at most 1 MiB of stdin, as a string or bytes; use start() with stdinOpen for more");
+    throw new DsecError(
+      "INVALID_ARGUMENT",
+      "stream() takes at most 1 MiB of stdin, as a string or bytes; use start() with stdinOpen for more",
+    );
   }
   return streamPrepared(calls, sandboxId, prepared, options);
 }
@@ -96,7 +148,11 @@ function killer(calls: Calls, sandboxId: string, commandId: string): () => Promi
   return async () => {
     const signal = AbortSignal.timeout(5_000);
     await calls
-      .call(CommandService.method.signal, { sandboxId, commandId, signal: "SIGKILL", wholeTree: true }, { sandboxId, signal })
+      .call(
+        CommandService.method.signal,
+        { sandboxId, commandId, signal: "SIGKILL", wholeTree: true },
+        { sandboxId, signal },
+      )
       .catch(() => {});
   };
 }
@@ -118,7 +174,9 @@ export class Command {
 
   /** State, times and outcome. @throws DsecError COMMAND_NOT_FOUND */
   async info(): Promise<CommandInfo> {
-    const { command } = await this.#calls.call(CommandService.method.getCommand, this.#named(), { sandboxId: this.sandboxId });
+    const { command } = await this.#calls.call(CommandService.method.getCommand, this.#named(), {
+      sandboxId: this.sandboxId,
+    });
     if (!command) throw new DsecError("COMMAND_NOT_FOUND", `the answer holds no command ${this.id}`);
     return commandInfoOf(command);
   }
@@ -129,7 +187,12 @@ export class Command {
       const { result } = await this.#calls.call(
         CommandService.method.wait,
         { ...this.#named(), waitMs: BigInt(waitStepMs) },
-        { sandboxId: this.sandboxId, signal: options.signal, long: true, attemptMs: waitStepMs + this.#calls.requestMs },
+        {
+          sandboxId: this.sandboxId,
+          signal: options.signal,
+          long: true,
+          attemptMs: waitStepMs + this.#calls.requestMs,
+        },
       );
       if (result) return CommandResult.fromWire(result);
     }
@@ -137,7 +200,11 @@ export class Command {
 
   /** The result if it has ended, else undefined; does not wait. */
   async poll(): Promise<CommandResult | undefined> {
-    const { result } = await this.#calls.call(CommandService.method.wait, { ...this.#named(), waitMs: 0n }, { sandboxId: this.sandboxId });
+    const { result } = await this.#calls.call(
+      CommandService.method.wait,
+      { ...this.#named(), waitMs: 0n },
+      { sandboxId: this.sandboxId },
+    );
     return result && CommandResult.fromWire(result);
   }
 
@@ -156,7 +223,10 @@ export class Command {
   }
 
   /** Sends a signal (default SIGKILL) to the whole tree, or with `wholeTree: false` to the command's own process. */
-  async kill(signal: NodeJS.Signals | number | (string & {}) = "SIGKILL", options: { wholeTree?: boolean } = {}): Promise<void> {
+  async kill(
+    signal: NodeJS.Signals | number | (string & {}) = "SIGKILL",
+    options: { wholeTree?: boolean } = {},
+  ): Promise<void> {
     await this.#calls.call(
       CommandService.method.signal,
       { ...this.#named(), signal: String(signal), wholeTree: options.wholeTree ?? true },

@@ -23,8 +23,10 @@ export async function* createMany(
   args: ContainerRunArgs,
   { count, concurrency = 32, ...options }: CreateManyOptions,
 ): AsyncGenerator<CreateManyResult, void, void> {
-  if (!Number.isInteger(count) || count < 0) throw new DsecError("INVALID_ARGUMENT", `count is ${count}; it must be a whole number of at least 0`);
-  if (!(concurrency >= 1)) throw new DsecError("INVALID_ARGUMENT", `concurrency is ${concurrency}; it must be at least 1`);
+  if (!Number.isInteger(count) || count < 0)
+    throw new DsecError("INVALID_ARGUMENT", `count is ${count}; it must be a whole number of at least 0`);
+  if (!(concurrency >= 1))
+    throw new DsecError("INVALID_ARGUMENT", `concurrency is ${concurrency}; it must be at least 1`);
   const leave = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, leave.signal]) : leave.signal;
   const ready: CreateManyResult[] = [];

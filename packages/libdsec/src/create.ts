@@ -1,5 +1,5 @@
 // One create, seen through: the same key and the same absolute deadline for every attempt, so there is never a second one.
-import { DsecError, type Sandbox as WireSandbox, SandboxService } from "@dsec/api";
+import { DsecError, SandboxService, type Sandbox as WireSandbox } from "@dsec/api";
 import { ConnectionError, isInterruption, isReason } from "./errors.ts";
 import { type ContainerRunArgs, type CreateOptions, createRequest, newCreateKey } from "./run-args.ts";
 import type { Calls } from "./transport/calls.ts";
@@ -11,10 +11,19 @@ export const defaultCreateMs = 120_000;
  * @throws DsecError CAPACITY_FULL when no node had room until the time was over; QUOTA_EXCEEDED; NEVER_FITS;
  *   DEADLINE_EXCEEDED or UNAVAILABLE with outcome "unknown" where a sandbox may have been made.
  */
-export async function createSandbox(calls: Calls, args: ContainerRunArgs, options: CreateOptions = {}): Promise<WireSandbox> {
+export async function createSandbox(
+  calls: Calls,
+  args: ContainerRunArgs,
+  options: CreateOptions = {},
+): Promise<WireSandbox> {
   const { timeoutMs = defaultCreateMs, signal } = options;
-  if (!Number.isFinite(timeoutMs) || timeoutMs <= 0) throw new DsecError("INVALID_LIMIT", `timeoutMs is ${timeoutMs}; it must be above 0`);
-  const request = { ...createRequest(args), createKey: options.createKey ?? newCreateKey(), deadlineUnixMs: BigInt(Math.ceil(Date.now() + timeoutMs)) };
+  if (!Number.isFinite(timeoutMs) || timeoutMs <= 0)
+    throw new DsecError("INVALID_LIMIT", `timeoutMs is ${timeoutMs}; it must be above 0`);
+  const request = {
+    ...createRequest(args),
+    createKey: options.createKey ?? newCreateKey(),
+    deadlineUnixMs: BigInt(Math.ceil(Date.now() + timeoutMs)),
+  };
   const end = performance.now() + timeoutMs;
   // An attempt that may have arrived makes every later one a retry: the apiserver then asks the edges for the key first.
   let retry = false;
@@ -31,13 +40,16 @@ export async function createSandbox(calls: Calls, args: ContainerRunArgs, option
       return sandbox;
     } catch (thrown) {
       const error = DsecError.from(thrown);
-      if (error.outcome === "unknown") retry = true;
+      // A later attempt of ours was placed before this one: ask what came of it.
+      const superseded = isReason(error, "CREATE_SUPERSEDED");
+      if (error.outcome === "unknown" || superseded) retry = true;
       const now = performance.now();
-      const interrupted = isInterruption(error);
+      const interrupted = superseded || isInterruption(error);
       if (!interrupted && !waits(error, options)) throw unknownIf(retry, error);
       // A wrong address is told at once instead of when the time is over.
       if (interrupted) interruptedAt ||= now;
-      const ends = error instanceof ConnectionError && !calls.http.answered ? Math.min(end, interruptedAt + calls.retryMs) : end;
+      const ends =
+        error instanceof ConnectionError && !calls.http.answered ? Math.min(end, interruptedAt + calls.retryMs) : end;
       if (!interrupted) round = Math.max(round, 3);
       const wait = pause(round, error.retryAfterMs);
       if (now + wait >= ends) throw unknownIf(retry, error);
@@ -53,5 +65,10 @@ function waits(error: DsecError, options: CreateOptions): boolean {
 /** After an attempt without an answer only the platform's own word that nothing was made ends the doubt. */
 function unknownIf(doubt: boolean, error: DsecError): DsecError {
   if (!doubt || error.outcome === "unknown" || !isInterruption(error)) return error;
-  return new DsecError(error.reason, error.message, { outcomeUnknown: true, retryAfterMs: error.retryAfterMs, metadata: error.metadata, cause: error });
+  return new DsecError(error.reason, error.message, {
+    outcomeUnknown: true,
+    retryAfterMs: error.retryAfterMs,
+    metadata: error.metadata,
+    cause: error,
+  });
 }

@@ -48,7 +48,9 @@ export function isSandboxGone(error: unknown): error is DsecError {
 
 /** A fault of the platform or the way to it: drop the sample, do not score it. A command's own failure never is one. */
 export function isInfrastructureError(error: unknown): error is DsecError {
-  return error instanceof DsecError && (faults.has(error.reason) || error.outcome === "unknown" || gone.has(error.reason));
+  return (
+    error instanceof DsecError && (faults.has(error.reason) || error.outcome === "unknown" || gone.has(error.reason))
+  );
 }
 
 /** The same call may succeed in a moment: the way was interrupted, or the server is busy. */

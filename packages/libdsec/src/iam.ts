@@ -1,9 +1,16 @@
 // Projects, keys and quotas.
-import { DsecError, IamService, type Key as WireKey, type Project as WireProject, type Quota as WireQuota, type Role } from "@dsec/api";
+import {
+  DsecError,
+  IamService,
+  type Role,
+  type Key as WireKey,
+  type Project as WireProject,
+  type Quota as WireQuota,
+} from "@dsec/api";
+import { wholeNumber } from "./command-options.ts";
 import { roleName, roleNumber } from "./names.ts";
 import { dateOf } from "./sandbox-info.ts";
 import type { Calls } from "./transport/calls.ts";
-import { wholeNumber } from "./command-options.ts";
 
 /** Absent: no limit of its own; those of the projects above still hold. Counts requests, not limits. */
 export interface Quota {
@@ -41,7 +48,11 @@ export class Projects {
   }
 
   async create(path: string, quota: Quota = {}): Promise<Project> {
-    const { project } = await this.#calls.call(IamService.method.createProject, { path, quota: wireQuota(quota) }, { harmless: false });
+    const { project } = await this.#calls.call(
+      IamService.method.createProject,
+      { path, quota: wireQuota(quota) },
+      { harmless: false },
+    );
     return projectOf(project, path);
   }
 
@@ -71,9 +82,15 @@ export class Keys {
   }
 
   /** The secret is in this answer alone. */
-  async create(options: { project?: string; role?: RoleName; name?: string; ttlMs?: number } = {}): Promise<{ key: Key; secret: string }> {
+  async create(
+    options: { project?: string; role?: RoleName; name?: string; ttlMs?: number } = {},
+  ): Promise<{ key: Key; secret: string }> {
     const role = roleNumber(options.role ?? "developer") as Role | undefined;
-    if (!role) throw new DsecError("INVALID_ARGUMENT", `${JSON.stringify(options.role)} is no role: viewer, developer, builder, admin`);
+    if (!role)
+      throw new DsecError(
+        "INVALID_ARGUMENT",
+        `${JSON.stringify(options.role)} is no role: viewer, developer, builder, admin`,
+      );
     const reply = await this.#calls.call(
       IamService.method.createKey,
       { project: options.project ?? "", role, name: options.name ?? "", ttlMs: wholeNumber(options.ttlMs, "ttlMs") },
@@ -116,7 +133,12 @@ function quotaOf(wire: WireQuota | undefined): Quota {
 }
 
 function projectOf(wire: WireProject | undefined, path: string): Project {
-  return { path: wire?.path ?? path, quota: quotaOf(wire?.quota), used: quotaOf(wire?.used), createdAt: dateOf(wire?.createdAtMs ?? 0n) };
+  return {
+    path: wire?.path ?? path,
+    quota: quotaOf(wire?.quota),
+    used: quotaOf(wire?.used),
+    createdAt: dateOf(wire?.createdAtMs ?? 0n),
+  };
 }
 
 function keyOf(wire: WireKey | undefined): Key {

@@ -1,8 +1,16 @@
-export { DSecClient, type ClientOptions, type ListOptions } from "./client.ts";
+export { type ClientOptions, DSecClient, type ListOptions } from "./client.ts";
 export { Command } from "./command.ts";
 export type { CommandLine, CommandOptions, ExecOptions, InputSource, PtyOptions } from "./command-options.ts";
 export type { CreateManyOptions, CreateManyResult } from "./create-many.ts";
-export { ConnectionError, DsecError, type ErrorReason, isInfrastructureError, isInterruption, isReason, isSandboxGone } from "./errors.ts";
+export {
+  ConnectionError,
+  DsecError,
+  type ErrorReason,
+  isInfrastructureError,
+  isInterruption,
+  isReason,
+  isSandboxGone,
+} from "./errors.ts";
 export type { AsUser, FileEvent, FileInfo, Files, RemotePath, WriteOptions } from "./files/files.ts";
 export { tarOf } from "./files/tar-write.ts";
 export type { DownloadOptions, DownloadReport, UploadOptions } from "./files/transfer.ts";

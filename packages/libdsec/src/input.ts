@@ -30,7 +30,13 @@ export class InputWriter {
       const last = endOfFile && at + piece.length === bytes.length;
       const reply = await this.#calls.call(
         CommandService.method.writeInput,
-        { sandboxId: this.#sandboxId, commandId: this.#commandId, offset: BigInt(this.offset), data: piece, endOfFile: last },
+        {
+          sandboxId: this.#sandboxId,
+          commandId: this.#commandId,
+          offset: BigInt(this.offset),
+          data: piece,
+          endOfFile: last,
+        },
         { sandboxId: this.#sandboxId, signal },
       );
       const taken = Math.max(0, Number(reply.acceptedBytes) - this.offset);

@@ -2,7 +2,13 @@
 import { createReadStream, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { fromJson } from "@bufbuild/protobuf";
-import { DsecError, ImportLayerResponseSchema, type LayerKind as WireKind, LayerService, type LayerVersion as WireLayer } from "@dsec/api";
+import {
+  DsecError,
+  ImportLayerResponseSchema,
+  LayerService,
+  type LayerKind as WireKind,
+  type LayerVersion as WireLayer,
+} from "@dsec/api";
 import { tarOf } from "./files/tar-write.ts";
 import { kindName, kindNumber } from "./names.ts";
 import { type BodySource, sendBody } from "./transport/body.ts";
@@ -24,7 +30,14 @@ export interface Layer {
   entries: number;
   createdAt: Date;
   builtFrom: string;
-  config: { env: string[]; user: string; workingDir: string; entrypoint: string[]; cmd: string[]; labels: Record<string, string> };
+  config: {
+    env: string[];
+    user: string;
+    workingDir: string;
+    entrypoint: string[];
+    cmd: string[];
+    labels: Record<string, string>;
+  };
 }
 
 export interface LayerImport {
@@ -64,14 +77,22 @@ export class Layers {
     if (what.user) query.set("user", what.user);
     if (what.workingDir) query.set("working_dir", what.workingDir);
     if (what.builtFrom) query.set("built_from", what.builtFrom);
-    const answer = await sendBody(this.#calls, { method: "POST", path: `/v1/layers?${query}`, signal: what.signal }, sourceOf(what));
-    const { layer, existed } = fromJson(ImportLayerResponseSchema, JSON.parse(Buffer.from(answer).toString("utf8")), { ignoreUnknownFields: true });
+    const answer = await sendBody(
+      this.#calls,
+      { method: "POST", path: `/v1/layers?${query}`, signal: what.signal },
+      sourceOf(what),
+    );
+    const { layer, existed } = fromJson(ImportLayerResponseSchema, JSON.parse(Buffer.from(answer).toString("utf8")), {
+      ignoreUnknownFields: true,
+    });
     if (!layer) throw new DsecError("INTERNAL", "the answer to an import holds no layer");
     return { ...layerOf(layer), existed };
   }
 
   /** Layers that the key may use; newest version of a name first. */
-  async *list(options: { kinds?: readonly LayerKind[]; project?: string; namePrefix?: string } = {}): AsyncGenerator<Layer, void, void> {
+  async *list(
+    options: { kinds?: readonly LayerKind[]; project?: string; namePrefix?: string } = {},
+  ): AsyncGenerator<Layer, void, void> {
     let pageToken = "";
     do {
       const page = await this.#calls.call(LayerService.method.listLayers, {
@@ -113,7 +134,8 @@ function sourceOf({ body, path, directory }: LayerImport): BodySource {
 
 function numberOfKind(kind: LayerKind): WireKind {
   const value = kindNumber(kind);
-  if (value === undefined) throw new DsecError("INVALID_ARGUMENT", `${JSON.stringify(kind)} is no kind of layer: base, workspace, toolkit`);
+  if (value === undefined)
+    throw new DsecError("INVALID_ARGUMENT", `${JSON.stringify(kind)} is no kind of layer: base, workspace, toolkit`);
   return value as WireKind;
 }
 

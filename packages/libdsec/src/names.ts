@@ -1,20 +1,33 @@
 // Names of states on the wire as strings; one that this library does not know keeps its number.
 import type { DescEnum } from "@bufbuild/protobuf";
-import { CommandStateSchema, EndReasonSchema, FileEventTypeSchema, FileTypeSchema, LayerKindSchema, LimitHitSchema, RoleSchema, SandboxStateSchema } from "@dsec/api";
+import {
+  CommandStateSchema,
+  EndReasonSchema,
+  FileEventTypeSchema,
+  FileTypeSchema,
+  LayerKindSchema,
+  LimitHitSchema,
+  RoleSchema,
+  SandboxStateSchema,
+} from "@dsec/api";
 
-const namer = (schema: DescEnum) => (value: number): string => {
-  const name = schema.value[value]?.name;
-  if (name === undefined) return String(value);
-  const short = schema.sharedPrefix ? name.slice(schema.sharedPrefix.length) : name;
-  return short === "UNSPECIFIED" ? "" : short;
-};
+const namer =
+  (schema: DescEnum) =>
+  (value: number): string => {
+    const name = schema.value[value]?.name;
+    if (name === undefined) return String(value);
+    const short = schema.sharedPrefix ? name.slice(schema.sharedPrefix.length) : name;
+    return short === "UNSPECIFIED" ? "" : short;
+  };
 
 /** The number of a name, in any case. */
-const number = (schema: DescEnum) => (name: string): number | undefined => {
-  const upper = name.toUpperCase();
-  const prefix = schema.sharedPrefix ?? "";
-  return schema.values.find((value) => value.name === prefix.toUpperCase() + upper)?.number;
-};
+const number =
+  (schema: DescEnum) =>
+  (name: string): number | undefined => {
+    const upper = name.toUpperCase();
+    const prefix = schema.sharedPrefix ?? "";
+    return schema.values.find((value) => value.name === prefix.toUpperCase() + upper)?.number;
+  };
 
 export const stateName = namer(SandboxStateSchema);
 export const stateNumber = number(SandboxStateSchema);

@@ -1,10 +1,11 @@
 // Output of a command as it comes. A connection that breaks is taken up again at the offsets reached, so that an edge
 // that was killed and started again is not seen.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { CommandService, type CommandSpecSchema, DsecError, StreamRequestSchema } from "@dsec/api";
-import type { MessageInitShape } from "@bufbuild/protobuf";
-import { cancelled, ConnectionError, isInterruption, isReason } from "./errors.ts";
-import { type CommandInfo, commandInfoOf, type CommandOutcome, outcomeOf } from "./results.ts";
+import { ConnectionError, cancelled, isInterruption, isReason } from "./errors.ts";
+import { type CommandInfo, type CommandOutcome, commandInfoOf, outcomeOf } from "./results.ts";
 import type { Calls } from "./transport/calls.ts";
 import { delay, pause } from "./transport/retry.ts";
 import { type CommandEvent, StreamParser } from "./transport/stream-parser.ts";
@@ -61,12 +62,14 @@ export class CommandStream implements AsyncIterable<OutputChunk> {
   /** How the command ended; reads what is left of the stream if nobody did. */
   async outcome(): Promise<CommandOutcome> {
     if (!this.#iterated) for await (const _ of this);
-    if (!this.#outcome) throw new DsecError("CANCELLED", `the stream of command ${this.commandId} was left before its end`);
+    if (!this.#outcome)
+      throw new DsecError("CANCELLED", `the stream of command ${this.commandId} was left before its end`);
     return this.#outcome;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, void> {
-    if (this.#iterated) throw new DsecError("INVALID_ARGUMENT", "a command's stream can be read once; attach again for another reader");
+    if (this.#iterated)
+      throw new DsecError("INVALID_ARGUMENT", "a command's stream can be read once; attach again for another reader");
     this.#iterated = true;
     const { signal } = this.#target;
     let end = 0;
@@ -97,7 +100,8 @@ export class CommandStream implements AsyncIterable<OutputChunk> {
   /** The error to show; an abort becomes CANCELLED, and ends the command where that was asked. */
   async #given(error: unknown): Promise<DsecError> {
     const { signal, kill } = this.#target;
-    if (!signal?.aborted) return error instanceof DsecError ? error : new DsecError("INTERNAL", String(error), { cause: error });
+    if (!signal?.aborted)
+      return error instanceof DsecError ? error : new DsecError("INTERNAL", String(error), { cause: error });
     if (kill) await kill();
     return isReason(error, "CANCELLED") ? error : cancelled(signal.reason);
   }
@@ -125,7 +129,13 @@ export class CommandStream implements AsyncIterable<OutputChunk> {
     try {
       const events: CommandEvent[] = [];
       for await (const part of response as AsyncIterable<Buffer>) {
-        parser.push(part, events);
+        let failure: unknown;
+        try {
+          parser.push(part, events);
+        } catch (error) {
+          // What came before the failure in the same piece is given first.
+          failure = error;
+        }
         for (const event of events) {
           progress.events++;
           if (event.type === "output") {
@@ -135,6 +145,7 @@ export class CommandStream implements AsyncIterable<OutputChunk> {
           else this.#outcome = outcomeOf(event.outcome);
         }
         events.length = 0;
+        if (failure !== undefined) throw failure;
       }
       if (!parser.finished) throw new ConnectionError("the stream was cut", true);
     } catch (error) {

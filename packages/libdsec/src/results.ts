@@ -94,7 +94,12 @@ export class CommandResult implements CommandOutcome {
   static fromWire(wire: WireResult | undefined): CommandResult {
     const collected = (output: WireResult["stdout"]): Collected =>
       output ? { data: output.data, droppedBytes: Number(output.droppedBytes), gapAt: Number(output.gapAt) } : nothing;
-    return new CommandResult(wire?.commandId ?? "", outcomeOf(wire?.outcome), collected(wire?.stdout), collected(wire?.stderr));
+    return new CommandResult(
+      wire?.commandId ?? "",
+      outcomeOf(wire?.outcome),
+      collected(wire?.stdout),
+      collected(wire?.stderr),
+    );
   }
 
   /** As UTF-8; what is no UTF-8 becomes U+FFFD (the bytes are in `stdoutBytes`). */

@@ -106,7 +106,11 @@ export function createRequest(args: ContainerRunArgs): CreateRequest {
         nestedUserNamespaces: args.nestedUserNamespaces ?? false,
         noNewPrivs: args.noNewPrivs ?? false,
         ...(start && {
-          startCommand: { argv: (start.argv ?? []).map(toBytes), shell: start.shell ?? "", readyProbe: start.readyProbe ?? "" },
+          startCommand: {
+            argv: (start.argv ?? []).map(toBytes),
+            shell: start.shell ?? "",
+            readyProbe: start.readyProbe ?? "",
+          },
         }),
       },
     },
@@ -121,6 +125,7 @@ function limit(value: number | undefined, name: string): bigint {
 
 function cores(value: number | undefined, name: string): number {
   if (value === undefined) return 0;
-  if (!Number.isFinite(value) || value <= 0) throw new DsecError("INVALID_LIMIT", `${name} is ${value}; it must be above 0`);
+  if (!Number.isFinite(value) || value <= 0)
+    throw new DsecError("INVALID_LIMIT", `${name} is ${value}; it must be above 0`);
   return value;
 }

@@ -1,12 +1,19 @@
 // A sandbox: commands, sessions, files, life.
-import { DsecError, type Sandbox as WireSandbox, SandboxService, CommandService, SessionService, randomBase32 } from "@dsec/api";
+import {
+  CommandService,
+  DsecError,
+  randomBase32,
+  SandboxService,
+  SessionService,
+  type Sandbox as WireSandbox,
+} from "@dsec/api";
 import { Command, runCommand, startPrepared, streamCommand } from "./command.ts";
 import { type CommandLine, type CommandOptions, type ExecOptions, prepare, wholeNumber } from "./command-options.ts";
 import { isSandboxGone } from "./errors.ts";
 import { Files } from "./files/files.ts";
 import { endReasonName } from "./names.ts";
 import type { CommandStream } from "./output-stream.ts";
-import { type CommandInfo, commandInfoOf, type CommandResult } from "./results.ts";
+import { type CommandInfo, type CommandResult, commandInfoOf } from "./results.ts";
 import type { NetworkRules } from "./run-args.ts";
 import { type Notice, noticeOf, type SandboxInfo, sandboxInfoOf } from "./sandbox-info.ts";
 import { Session, type SessionOptions } from "./session.ts";
@@ -50,7 +57,11 @@ export class Sandbox implements AsyncDisposable {
 
   /** State, limits, clocks and layers. */
   async info(): Promise<SandboxInfo> {
-    const { sandbox } = await this.#calls.call(SandboxService.method.getSandbox, { sandboxId: this.id }, { sandboxId: this.id });
+    const { sandbox } = await this.#calls.call(
+      SandboxService.method.getSandbox,
+      { sandboxId: this.id },
+      { sandboxId: this.id },
+    );
     return sandboxInfoOf(present(sandbox, this.id));
   }
 
@@ -79,7 +90,9 @@ export class Sandbox implements AsyncDisposable {
     const command = new Command(this.#calls, this.id, prepared.commandId);
     if (prepared.feed !== undefined) {
       // What goes wrong with the input shows in the command's own end.
-      command.pipeInput(prepared.feed, options.signal ? { signal: options.signal } : {}).catch(() => void command.kill().catch(() => {}));
+      command
+        .pipeInput(prepared.feed, options.signal ? { signal: options.signal } : {})
+        .catch(() => void command.kill().catch(() => {}));
     }
     return command;
   }
@@ -117,7 +130,11 @@ export class Sandbox implements AsyncDisposable {
 
   /** Sessions that are open now. */
   async sessions(): Promise<{ id: string; user: string; openedAt: Date; commandId: string; restarts: number }[]> {
-    const { sessions } = await this.#calls.call(SessionService.method.listSessions, { sandboxId: this.id }, { sandboxId: this.id });
+    const { sessions } = await this.#calls.call(
+      SessionService.method.listSessions,
+      { sandboxId: this.id },
+      { sandboxId: this.id },
+    );
     return sessions.map((session) => ({
       id: session.sessionId,
       user: session.user,
@@ -159,7 +176,11 @@ export class Sandbox implements AsyncDisposable {
 
   /** What happened to it, with the reason of its end. */
   async events(): Promise<SandboxEvent[]> {
-    const { events } = await this.#calls.call(SandboxService.method.listEvents, { sandboxId: this.id }, { sandboxId: this.id });
+    const { events } = await this.#calls.call(
+      SandboxService.method.listEvents,
+      { sandboxId: this.id },
+      { sandboxId: this.id },
+    );
     return events.map((event) => ({
       at: new Date(Number(event.atMs)),
       type: event.type,
@@ -170,7 +191,11 @@ export class Sandbox implements AsyncDisposable {
 
   /** What it uses now, and has used. */
   async usage(): Promise<SandboxUsage> {
-    const { usage } = await this.#calls.call(SandboxService.method.getUsage, { sandboxId: this.id }, { sandboxId: this.id });
+    const { usage } = await this.#calls.call(
+      SandboxService.method.getUsage,
+      { sandboxId: this.id },
+      { sandboxId: this.id },
+    );
     return {
       cpuSeconds: usage?.cpuSeconds ?? 0,
       memoryBytes: Number(usage?.memoryBytes ?? 0n),
@@ -183,7 +208,10 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Replaces the network rules. `version` must be higher than the last one (default: now), else nothing changes. */
-  async updateNetwork(rules: NetworkRules, version: number = Date.now()): Promise<{ version: number; notices: Notice[] }> {
+  async updateNetwork(
+    rules: NetworkRules,
+    version: number = Date.now(),
+  ): Promise<{ version: number; notices: Notice[] }> {
     const reply = await this.#calls.call(
       SandboxService.method.updateNetwork,
       { sandboxId: this.id, rules: { allow: rules }, version: wholeNumber(version, "version") },

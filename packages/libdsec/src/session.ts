@@ -35,13 +35,18 @@ export class Session implements AsyncDisposable {
 
   /** Ends every process that the session started. */
   async close(): Promise<void> {
-    await this.#calls.call(SessionService.method.closeSession, { sandboxId: this.sandboxId, sessionId: this.id }, { sandboxId: this.sandboxId });
+    await this.#calls.call(
+      SessionService.method.closeSession,
+      { sandboxId: this.sandboxId, sessionId: this.id },
+      { sandboxId: this.sandboxId },
+    );
   }
 
   /** Closes it; one that is gone already is no error. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close().catch((error) => {
-      if (!["SESSION_NOT_FOUND", "SANDBOX_ENDED", "SANDBOX_NOT_FOUND", "SANDBOX_STOPPED"].includes(error?.reason)) throw error;
+      if (!["SESSION_NOT_FOUND", "SANDBOX_ENDED", "SANDBOX_NOT_FOUND", "SANDBOX_STOPPED"].includes(error?.reason))
+        throw error;
     });
   }
 }

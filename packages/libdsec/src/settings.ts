@@ -13,7 +13,8 @@ export interface Settings {
 
 /** Path of the file that `dsec up` and `dsec key create --for` write. */
 export function configFile(env: NodeJS.ProcessEnv = process.env): string {
-  const home = env.XDG_CONFIG_HOME && env.XDG_CONFIG_HOME !== "" ? env.XDG_CONFIG_HOME : join(env.HOME || homedir(), ".config");
+  const home =
+    env.XDG_CONFIG_HOME && env.XDG_CONFIG_HOME !== "" ? env.XDG_CONFIG_HOME : join(env.HOME || homedir(), ".config");
   return join(home, "dsec", "config.json");
 }
 
@@ -21,7 +22,10 @@ export function configFile(env: NodeJS.ProcessEnv = process.env): string {
  * Reads the settings. `DSEC_ENDPOINT` and `DSEC_API_KEY` win over the file, `given` over both.
  * @throws DsecError NOT_CONFIGURED where nothing names an endpoint or a key; INVALID_ARGUMENT for a damaged file or URL.
  */
-export function loadSettings(given: { endpoint?: string | undefined; apiKey?: string | undefined } = {}, env: NodeJS.ProcessEnv = process.env): Settings {
+export function loadSettings(
+  given: { endpoint?: string | undefined; apiKey?: string | undefined } = {},
+  env: NodeJS.ProcessEnv = process.env,
+): Settings {
   let endpoint = given.endpoint || env.DSEC_ENDPOINT || "";
   let apiKey = given.apiKey || env.DSEC_API_KEY || "";
   if (endpoint === "" || apiKey === "") {
@@ -34,13 +38,21 @@ export function loadSettings(given: { endpoint?: string | undefined; apiKey?: st
     if (endpoint === "") {
       throw new DsecError("NOT_CONFIGURED", `no endpoint: DSEC_ENDPOINT is not set and ${file} does not name one`);
     }
-    if (apiKey === "") throw new DsecError("NOT_CONFIGURED", `no key for ${endpoint}: DSEC_API_KEY is not set and ${file} holds none for it`);
+    if (apiKey === "")
+      throw new DsecError(
+        "NOT_CONFIGURED",
+        `no key for ${endpoint}: DSEC_API_KEY is not set and ${file} holds none for it`,
+      );
   }
   const url = URL.parse(endpoint);
   if (!url || (url.protocol !== "http:" && url.protocol !== "https:")) {
-    throw new DsecError("INVALID_ARGUMENT", `the endpoint ${JSON.stringify(endpoint)} is not an http:// or https:// URL`);
+    throw new DsecError(
+      "INVALID_ARGUMENT",
+      `the endpoint ${JSON.stringify(endpoint)} is not an http:// or https:// URL`,
+    );
   }
-  if (!/^[\x21-\x7e]+$/.test(apiKey)) throw new DsecError("INVALID_ARGUMENT", "the API key holds characters that no key has");
+  if (!/^[\x21-\x7e]+$/.test(apiKey))
+    throw new DsecError("INVALID_ARGUMENT", "the API key holds characters that no key has");
   return { endpoint: url.origin, apiKey };
 }
 
@@ -62,7 +74,8 @@ function readConfig(file: string): Partial<Settings> | undefined {
   } catch {
     value = undefined;
   }
-  if (typeof value !== "object" || value === null) throw new DsecError("INVALID_ARGUMENT", `${file} is not a JSON object`);
+  if (typeof value !== "object" || value === null)
+    throw new DsecError("INVALID_ARGUMENT", `${file} is not a JSON object`);
   const { endpoint, apiKey } = value as Record<string, unknown>;
   return { ...(typeof endpoint === "string" && { endpoint }), ...(typeof apiKey === "string" && { apiKey }) };
 }

@@ -86,7 +86,11 @@ export class Terminal implements AsyncDisposable {
     if (this.#closed) return;
     this.#leave();
     await this.#calls
-      .call(CommandService.method.signal, { sandboxId: this.#id, commandId: this.commandId, signal: "SIGHUP", wholeTree: true }, { sandboxId: this.#id, signal: AbortSignal.timeout(5000) })
+      .call(
+        CommandService.method.signal,
+        { sandboxId: this.#id, commandId: this.commandId, signal: "SIGHUP", wholeTree: true },
+        { sandboxId: this.#id, signal: AbortSignal.timeout(5000) },
+      )
       .catch(() => {});
     this.#fail(cancelled());
   }
@@ -123,10 +127,16 @@ export class Terminal implements AsyncDisposable {
   #open(): Promise<Opened> {
     const { endpoint, headers } = this.#calls.http.address;
     const url = `${endpoint.replace(/^http/, "ws")}/v1/sandboxes/${encodeURIComponent(this.#id)}/terminal?command_id=${this.commandId}&stdout_offset=${this.#offset}`;
-    const socket = new WebSocket(url, { headers: { ...headers, "x-dsec-sandbox": this.#id }, perMessageDeflate: false, maxPayload: 16 << 20 });
+    const socket = new WebSocket(url, {
+      headers: { ...headers, "x-dsec-sandbox": this.#id },
+      perMessageDeflate: false,
+      maxPayload: 16 << 20,
+    });
     this.#socket = socket;
     return new Promise((resolve, reject) => {
-      socket.on("error", (error) => reject(new ConnectionError(`the terminal's connection failed: ${error.message}`, true, error)));
+      socket.on("error", (error) =>
+        reject(new ConnectionError(`the terminal's connection failed: ${error.message}`, true, error)),
+      );
       socket.on("unexpected-response", (request, response) => {
         const parts: Buffer[] = [];
         response.on("data", (part: Buffer) => parts.push(part));

@@ -13,13 +13,19 @@ export function registerCp(program: Command): void {
     .argument("<to>", "local path, or ID:/path")
     .option("-u, --user <user>", "as this user inside")
     .option("--json", "as JSON")
-    .addHelpText("after", "\nExamples:\n  dsec cp ./src $id:/work/src\n  dsec cp $id:/work/report.xml .\n  dsec cp $id:/var/log logs")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  dsec cp ./src $id:/work/src\n  dsec cp $id:/work/report.xml .\n  dsec cp $id:/var/log logs",
+    )
     .action(async (from: string, to: string, flags: { user?: string; json?: boolean }, command: Command) => {
       const source = remote(from);
       const target = remote(to);
-      if (!source === !target) command.error("error: one of the two must be ID:/path, the other a local path", { exitCode: 2 });
+      if (!source === !target)
+        command.error("error: one of the two must be ID:/path, the other a local path", { exitCode: 2 });
       await withClient(async (client) => {
-        const done = target ? await upload(client, from, target, flags.user) : await download(client, source as Remote, to, flags.user);
+        const done = target
+          ? await upload(client, from, target, flags.user)
+          : await download(client, source as Remote, to, flags.user);
         if (flags.json) printJson({ name: done.to, ...done });
         for (const { name, why } of done.skipped) process.stderr.write(`dsec: left out ${safe(name)}: ${why}\n`);
       });
@@ -44,7 +50,12 @@ function remote(text: string): Remote | undefined {
 
 async function upload(client: DSecClient, from: string, to: Remote, user: string | undefined): Promise<Done> {
   const { files } = client.sandbox(to.id);
-  const into = to.path.endsWith("/") || (await files.stat(to.path, { user }).then((info) => info.type === "directory").catch(missing));
+  const into =
+    to.path.endsWith("/") ||
+    (await files
+      .stat(to.path, { user })
+      .then((info) => info.type === "directory")
+      .catch(missing));
   // As cp has it: DIR/. is the content of DIR.
   const content = /(^|\/)\.$/.test(from) && existsSync(from) && statSync(from).isDirectory();
   const path = into && !content ? posix.join(to.path, basename(from)) : to.path;

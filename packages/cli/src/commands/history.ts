@@ -74,6 +74,7 @@ async function logs(id: string, commandId: string | undefined, options: { follow
       }
       return;
     }
-    for await (const chunk of command.attach()) await write(chunk.stream === "stdout" ? process.stdout : process.stderr, chunk.data);
+    for await (const chunk of command.attach())
+      await write(chunk.stream === "stdout" ? process.stdout : process.stderr, chunk.data);
   });
 }

@@ -84,7 +84,11 @@ function registerKeys(program: Command): void {
             { title: "PROJECT", of: (one) => one.project },
             { title: "ROLE", of: (one) => one.role },
             { title: "FOR", of: (one) => one.for },
-            { title: "STATE", of: (one) => (one.revokedAt ? "revoked" : one.expiresAt && one.expiresAt < new Date() ? "expired" : "valid") },
+            {
+              title: "STATE",
+              of: (one) =>
+                one.revokedAt ? "revoked" : one.expiresAt && one.expiresAt < new Date() ? "expired" : "valid",
+            },
           ],
           options,
         ),
@@ -94,12 +98,19 @@ function registerKeys(program: Command): void {
     .command("create")
     .description("make a key; its secret is shown this once")
     .option("--project <path>", "default: the key's own")
-    .addOption(new Option("--role <role>", "what it may do").choices(["viewer", "developer", "builder", "admin"]).default("developer"))
+    .addOption(
+      new Option("--role <role>", "what it may do")
+        .choices(["viewer", "developer", "builder", "admin"])
+        .default("developer"),
+    )
     .option("--name <text>", "who it is for")
     .option("--ttl <time>", "valid for this long (default: for ever)", milliseconds)
     .option("--for <user>", "write it into the configuration of this user of the machine (as root)")
     .option("--json", "as JSON")
-    .addHelpText("after", "\nExamples:\n  dsec key create --name ci --role developer --ttl 30d\n  sudo dsec key create --for alice")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  dsec key create --name ci --role developer --ttl 30d\n  sudo dsec key create --for alice",
+    )
     .action((flags: KeyFlags) => withClient((client) => createKey(client, flags)));
   key
     .command("revoke")
@@ -143,7 +154,11 @@ async function createKey(client: DSecClient, flags: KeyFlags): Promise<void> {
   } catch (error) {
     await client.keys.revoke(key.id).catch(() => note(`the key ${key.id} was made and could not be revoked`));
     const { DsecError } = await import("@dsec/api");
-    throw new DsecError("FILE_FAILED", `the configuration of ${flags.for} could not be written: ${(error as Error).message}`, { cause: error });
+    throw new DsecError(
+      "FILE_FAILED",
+      `the configuration of ${flags.for} could not be written: ${(error as Error).message}`,
+      { cause: error },
+    );
   }
 }
 
@@ -161,7 +176,10 @@ function registerNodes(program: Command): void {
           (one) => one.edge,
           [
             { title: "EDGE", of: (one) => one.edge },
-            { title: "STATE", of: (one) => (one.healthy ? (one.accepting ? "ready" : `closed: ${one.notAcceptingReason}`) : "away") },
+            {
+              title: "STATE",
+              of: (one) => (one.healthy ? (one.accepting ? "ready" : `closed: ${one.notAcceptingReason}`) : "away"),
+            },
             { title: "SANDBOXES", of: (one) => `${one.sandboxes}/${one.maxSandboxes}` },
             { title: "CPU BUSY", of: (one) => `${Math.round(one.cpuBusy * 100)} %` },
             { title: "CPU REQUESTED", of: (one) => `${one.cpuCoresRequested.toFixed(2)}/${one.cpuCoresCapacity}` },

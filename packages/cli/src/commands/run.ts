@@ -39,7 +39,10 @@ Examples:
     .description("create a sandbox and print its ID")
     .argument("<image>", "base or imported image")
     .option("--json", "as JSON")
-    .addHelpText("after", "\nExamples:\n  id=$(dsec create debian --ttl 1h --label task=42)\n  dsec create debian --workspace httpx --json")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  id=$(dsec create debian --ttl 1h --label task=42)\n  dsec create debian --workspace httpx --json",
+    )
     .action(async (image: string, flags: CreateFlags & { json?: boolean }) => {
       await withClient(async (client) => {
         const sandbox = await client.runContainer(argsFrom(image, flags));
@@ -62,7 +65,10 @@ Examples:
     .option("-e, --env <NAME=VALUE>", "environment; NAME alone takes ours", pair)
     .option("--secret-env <NAME=VALUE>", "the same, shown nowhere", pair)
     .option("--timeout <time>", "end it after this time (exit code 124)", milliseconds)
-    .addHelpText("after", "\nExamples:\n  dsec exec $id -- pytest -q\n  dsec exec -it $id -- python3\n  dsec exec -d $id -- ./server --port 8000")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  dsec exec $id -- pytest -q\n  dsec exec -it $id -- python3\n  dsec exec -d $id -- ./server --port 8000",
+    )
     .action(async (id: string, command: string[], flags: ExecFlags) => {
       process.exitCode = await exec(id, command, flags);
     });
@@ -75,14 +81,20 @@ async function run(image: string, argv: string[], flags: RunFlags): Promise<numb
   try {
     return await withClient(async (client) => {
       const sandbox = await client.runContainer({ ...argsFrom(image, flags), signal });
-      for (const notice of sandbox.notices) if (notice.reason !== "ONLY_LOOPBACK") note(`${notice.reason}: ${notice.message}`);
+      for (const notice of sandbox.notices)
+        if (notice.reason !== "ONLY_LOOPBACK") note(`${notice.reason}: ${notice.message}`);
       if (flags.keep) process.stderr.write(`${sandbox.id}\n`);
       try {
         if (flags.tty) {
           const { runTerminal } = await import("../raw-terminal.ts");
           return await runTerminal(sandbox, argv, { timeoutMs: flags.timeout, signal });
         }
-        return await runAttached(sandbox, argv, { timeoutMs: flags.timeout, signal, killOnAbort: true, ...(flags.interactive && { passInput: true }) });
+        return await runAttached(sandbox, argv, {
+          timeoutMs: flags.timeout,
+          signal,
+          killOnAbort: true,
+          ...(flags.interactive && { passInput: true }),
+        });
       } finally {
         if (!flags.keep) await sandbox[Symbol.asyncDispose]();
       }
@@ -110,7 +122,13 @@ interface ExecFlags {
 async function exec(id: string, argv: string[], flags: ExecFlags): Promise<number> {
   const { runAttached, untilInterrupted } = await import("../run-command.ts");
   const interrupted = untilInterrupted();
-  const options = { user: flags.user, cwd: flags.workdir, env: flags.env, secretEnv: flags.secretEnv, timeoutMs: flags.timeout };
+  const options = {
+    user: flags.user,
+    cwd: flags.workdir,
+    env: flags.env,
+    secretEnv: flags.secretEnv,
+    timeoutMs: flags.timeout,
+  };
   try {
     return await withClient(async (client) => {
       const sandbox = client.sandbox(id);
@@ -123,7 +141,12 @@ async function exec(id: string, argv: string[], flags: ExecFlags): Promise<numbe
         return await runTerminal(sandbox, argv, { ...options, signal: interrupted.signal });
       }
       const signal = interrupted.signal;
-      return await runAttached(sandbox, argv, { ...options, signal, killOnAbort: true, ...(flags.interactive && { passInput: true }) });
+      return await runAttached(sandbox, argv, {
+        ...options,
+        signal,
+        killOnAbort: true,
+        ...(flags.interactive && { passInput: true }),
+      });
     });
   } catch (error) {
     const code = interrupted.code();

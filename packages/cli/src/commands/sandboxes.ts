@@ -71,7 +71,10 @@ export function registerSandboxes(program: Command): void {
         if (options.json) printJson({ name: id, ...usage });
         else {
           const { memoryBytes, peakMemoryBytes, diskBytes, ...rest } = usage;
-          printOne({ ...rest, memory: bytes(memoryBytes), peakMemory: bytes(peakMemoryBytes), disk: bytes(diskBytes) }, options);
+          printOne(
+            { ...rest, memory: bytes(memoryBytes), peakMemory: bytes(peakMemoryBytes), disk: bytes(diskBytes) },
+            options,
+          );
         }
       }),
     );
@@ -122,14 +125,25 @@ async function ls(options: Filter): Promise<void> {
           { title: "STATE", of: (one) => one.state },
           { title: "AGE", of: (one) => age(one.createdAt) },
           { title: "PROJECT", of: (one) => one.project },
-          { title: "LAYERS", of: (one) => one.layers.map((layer) => layer.name || layer.digest.slice(0, 12)).join(" ") },
-          { title: "LABELS", of: (one) => Object.entries(one.labels).map(([name, value]) => `${name}=${value}`).join(" ") },
+          {
+            title: "LAYERS",
+            of: (one) => one.layers.map((layer) => layer.name || layer.digest.slice(0, 12)).join(" "),
+          },
+          {
+            title: "LABELS",
+            of: (one) =>
+              Object.entries(one.labels)
+                .map(([name, value]) => `${name}=${value}`)
+                .join(" "),
+          },
         ],
         options,
       );
     }
     if (unreachable.size > 0) {
-      process.stderr.write(`dsec: these edges do not answer, so their sandboxes are missing here: ${[...unreachable].join(" ")}\n`);
+      process.stderr.write(
+        `dsec: these edges do not answer, so their sandboxes are missing here: ${[...unreachable].join(" ")}\n`,
+      );
       process.exitCode = 1;
     }
   });
@@ -145,10 +159,13 @@ interface StopFlags extends PrintOptions {
 
 async function stop(ids: string[], options: StopFlags, command: Command): Promise<void> {
   const filtered = options.all || options.label || options.job;
-  if (ids.length > 0 === Boolean(filtered)) command.error("error: give IDs, or --all, --label or --job", { exitCode: 2 });
+  if (ids.length > 0 === Boolean(filtered))
+    command.error("error: give IDs, or --all, --label or --job", { exitCode: 2 });
   await withClient(async (client) => {
     const wanted = [...ids];
-    if (filtered) for await (const one of client.list({ labels: options.label, job: options.job, project: options.project })) wanted.push(one.id);
+    if (filtered)
+      for await (const one of client.list({ labels: options.label, job: options.job, project: options.project }))
+        wanted.push(one.id);
     const stopped: { id: string; state: string }[] = [];
     const { report } = await import("../report.ts");
     const lane = async () => {

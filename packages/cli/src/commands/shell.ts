@@ -10,7 +10,10 @@ export function registerShell(program: Command): void {
   withCreateOptions(program.command("shell"))
     .description("an interactive terminal in a sandbox, or in a new one that ends with it")
     .argument("<id|image>", "sandbox, or image for a new one")
-    .addHelpText("after", "\nExamples:\n  dsec shell $id\n  dsec shell debian --toolkit pytest\n  echo 'uname -a; exit' | dsec shell debian")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  dsec shell $id\n  dsec shell debian --toolkit pytest\n  echo 'uname -a; exit' | dsec shell debian",
+    )
     .action(async (target: string, flags: CreateFlags) => {
       const { runTerminal } = await import("../raw-terminal.ts");
       try {

@@ -68,7 +68,10 @@ export class Files {
   }
 
   /** Content in pieces. A connection that breaks throws: what was given is a beginning. */
-  async *readStream(path: RemotePath, options: AsUser & { offset?: number; length?: number } = {}): AsyncGenerator<Uint8Array, void, void> {
+  async *readStream(
+    path: RemotePath,
+    options: AsUser & { offset?: number; length?: number } = {},
+  ): AsyncGenerator<Uint8Array, void, void> {
     const { response, finish } = await openBody(this.#calls, this.#body("GET", "file", path, options, range(options)));
     yield* readBody(response, finish);
   }
@@ -138,7 +141,13 @@ export class Files {
   async move(from: RemotePath, to: RemotePath, options: AsUser & { overwrite?: boolean } = {}): Promise<void> {
     await this.#calls.call(
       FileService.method.move,
-      { sandboxId: this.#id, fromPath: toBytes(from), toPath: toBytes(to), user: options.user ?? "", overwrite: options.overwrite ?? false },
+      {
+        sandboxId: this.#id,
+        fromPath: toBytes(from),
+        toPath: toBytes(to),
+        user: options.user ?? "",
+        overwrite: options.overwrite ?? false,
+      },
       { ...this.#settings(options), harmless: false },
     );
   }
@@ -154,10 +163,17 @@ export class Files {
   }
 
   /** Changes below a directory from the "ready" event on, until the caller leaves the loop. */
-  async *watch(path: RemotePath, options: AsUser & { recursive?: boolean } = {}): AsyncGenerator<FileEvent, void, void> {
+  async *watch(
+    path: RemotePath,
+    options: AsUser & { recursive?: boolean } = {},
+  ): AsyncGenerator<FileEvent, void, void> {
     const request = { ...this.#at(path, options), recursive: options.recursive ?? false };
-    for await (const { events } of serverStream(this.#calls, FileService.method.watch, request, { sandboxId: this.#id, signal: options.signal })) {
-      for (const event of events) yield { type: fileEventName(event.type), path: Buffer.from(event.path).toString("utf8") };
+    for await (const { events } of serverStream(this.#calls, FileService.method.watch, request, {
+      sandboxId: this.#id,
+      signal: options.signal,
+    })) {
+      for (const event of events)
+        yield { type: fileEventName(event.type), path: Buffer.from(event.path).toString("utf8") };
     }
   }
 
@@ -190,7 +206,13 @@ export class Files {
     return { sandboxId: this.#id, signal: options.signal };
   }
 
-  #body(method: "GET" | "PUT", what: "file" | "tree", path: RemotePath, options: AsUser, query: Record<string, string>) {
+  #body(
+    method: "GET" | "PUT",
+    what: "file" | "tree",
+    path: RemotePath,
+    options: AsUser,
+    query: Record<string, string>,
+  ) {
     let text = `/v1/sandboxes/${encodeURIComponent(this.#id)}/${what}?path=${percentEncoded(toBytes(path))}`;
     if (options.user) text += `&user=${encodeURIComponent(options.user)}`;
     for (const [name, value] of Object.entries(query)) text += `&${name}=${encodeURIComponent(value)}`;
@@ -199,11 +221,15 @@ export class Files {
 }
 
 function range({ offset, length }: { offset?: number; length?: number }): Record<string, string> {
-  return { ...(offset !== undefined && { offset: String(offset) }), ...(length !== undefined && { length: String(length) }) };
+  return {
+    ...(offset !== undefined && { offset: String(offset) }),
+    ...(length !== undefined && { length: String(length) }),
+  };
 }
 
 function octal(mode: number): string {
-  if (!Number.isInteger(mode) || mode < 0 || mode > 0o7777) throw new DsecError("INVALID_ARGUMENT", `mode is ${mode}; it must be within 0 and 0o7777`);
+  if (!Number.isInteger(mode) || mode < 0 || mode > 0o7777)
+    throw new DsecError("INVALID_ARGUMENT", `mode is ${mode}; it must be within 0 and 0o7777`);
   return `0${mode.toString(8)}`;
 }
 
@@ -211,7 +237,14 @@ function octal(mode: number): string {
 export function percentEncoded(bytes: Uint8Array): string {
   let text = "";
   for (const byte of bytes) {
-    const plain = (byte >= 0x30 && byte <= 0x39) || (byte >= 0x41 && byte <= 0x5a) || (byte >= 0x61 && byte <= 0x7a) || byte === 0x2f || byte === 0x2d || byte === 0x2e || byte === 0x5f;
+    const plain =
+      (byte >= 0x30 && byte <= 0x39) ||
+      (byte >= 0x41 && byte <= 0x5a) ||
+      (byte >= 0x61 && byte <= 0x7a) ||
+      byte === 0x2f ||
+      byte === 0x2d ||
+      byte === 0x2e ||
+      byte === 0x5f;
     text += plain ? String.fromCharCode(byte) : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
   }
   return text;

@@ -85,10 +85,20 @@ export class TarReader {
     const over = this.#next;
     this.#next = {};
     size = type === "0" ? (over.size ?? size) : 0;
-    const prefix = head.subarray(257, 262).toString("latin1") === "ustar" && head[262] === 0 ? field(head, 345, 155) : Buffer.alloc(0);
+    const prefix =
+      head.subarray(257, 262).toString("latin1") === "ustar" && head[262] === 0
+        ? field(head, 345, 155)
+        : Buffer.alloc(0);
     const short = field(head, 0, 100);
     const name = over.path ?? (prefix.length > 0 ? Buffer.concat([prefix, Buffer.from("/"), short]) : short);
-    this.#sink.entry({ name, type, mode: number(head, 100, 8), size, mtime: over.mtime ?? number(head, 136, 12), link: over.link ?? field(head, 157, 100) });
+    this.#sink.entry({
+      name,
+      type,
+      mode: number(head, 100, 8),
+      size,
+      mtime: over.mtime ?? number(head, 136, 12),
+      link: over.link ?? field(head, 157, 100),
+    });
     this.#begin(size);
   }
 
@@ -115,7 +125,8 @@ export class TarReader {
     for (let at = 0; at < body.length; ) {
       const space = body.indexOf(0x20, at);
       const length = space < 0 ? Number.NaN : Number(body.toString("latin1", at, space));
-      if (!Number.isInteger(length) || length <= space - at + 1 || at + length > body.length) throw new DsecError("ARCHIVE_INVALID", "a damaged pax header");
+      if (!Number.isInteger(length) || length <= space - at + 1 || at + length > body.length)
+        throw new DsecError("ARCHIVE_INVALID", "a damaged pax header");
       const equals = body.indexOf(0x3d, space);
       const key = body.toString("latin1", space + 1, equals);
       const value = body.subarray(equals + 1, at + length - 1);
@@ -144,7 +155,10 @@ function number(head: Buffer, at: number, length: number): number {
     for (let i = at + 1; i < at + length; i++) value = value * 256 + (head[i] as number);
     return checked(value);
   }
-  const text = head.toString("latin1", at, at + length).replace(/[\0 ]+$/, "").trim();
+  const text = head
+    .toString("latin1", at, at + length)
+    .replace(/[\0 ]+$/, "")
+    .trim();
   if (!/^[0-7]*$/.test(text)) throw new DsecError("ARCHIVE_INVALID", "a number in a header is damaged");
   return checked(text === "" ? 0 : Number.parseInt(text, 8));
 }

@@ -1,5 +1,16 @@
 // A local tree as a tar stream (ustar, pax where a name, link or size does not fit). Names are bytes throughout.
-import { closeSync, constants, type Dirent, fstatSync, lstatSync, openSync, readdirSync, readlinkSync, readSync, type Stats } from "node:fs";
+import {
+  closeSync,
+  constants,
+  type Dirent,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readlinkSync,
+  readSync,
+  type Stats,
+} from "node:fs";
 
 const block = 512;
 const pieceBytes = 1 << 20;
@@ -68,7 +79,14 @@ async function* file(path: Buffer, name: Buffer, batch: Batch): AsyncGenerator<B
   }
 }
 
-function addHeaders(batch: Batch, name: Buffer, stats: Stats, type: string, size: number, link: Buffer = Buffer.alloc(0)): void {
+function addHeaders(
+  batch: Batch,
+  name: Buffer,
+  stats: Stats,
+  type: string,
+  size: number,
+  link: Buffer = Buffer.alloc(0),
+): void {
   const records: Buffer[] = [];
   if (name.length > 100) records.push(record("path", name));
   if (link.length > 100) records.push(record("linkpath", link));
@@ -90,7 +108,14 @@ function record(key: string, value: Buffer): Buffer {
   return Buffer.concat([Buffer.from(String(length)), rest]);
 }
 
-function header(name: Buffer, mode: number, size: number, mtime: number, type: string, link: Buffer = Buffer.alloc(0)): Buffer {
+function header(
+  name: Buffer,
+  mode: number,
+  size: number,
+  mtime: number,
+  type: string,
+  link: Buffer = Buffer.alloc(0),
+): Buffer {
   const head = Buffer.alloc(block);
   name.copy(head, 0, 0, 100);
   head.write(octal(mode, 7), 100, "latin1");

@@ -15,19 +15,30 @@ export interface UploadOptions extends AsUser {
 export type DownloadOptions = AsUser;
 export type DownloadReport = UnpackReport;
 
-export async function uploadPath(files: Files, localPath: string, remotePath: RemotePath, options: UploadOptions): Promise<void> {
+export async function uploadPath(
+  files: Files,
+  localPath: string,
+  remotePath: RemotePath,
+  options: UploadOptions,
+): Promise<void> {
   const stats = statSync(localPath, { throwIfNoEntry: false });
   if (!stats) throw new DsecError("FILE_NOT_FOUND", `"${printable(localPath)}" is not here`);
   if (stats.isDirectory()) {
     await files.writeTree(remotePath, tarOf(resolve(localPath)), options);
     return;
   }
-  if (!stats.isFile()) throw new DsecError("INVALID_ARGUMENT", `"${printable(localPath)}" is neither a file nor a directory`);
+  if (!stats.isFile())
+    throw new DsecError("INVALID_ARGUMENT", `"${printable(localPath)}" is neither a file nor a directory`);
   const source = createReadStream(localPath, { highWaterMark: 1 << 20 });
   await files.write(remotePath, source, { ...options, parents: options.parents ?? true, mode: stats.mode & 0o777 });
 }
 
-export async function downloadPath(files: Files, remotePath: RemotePath, localPath: string, options: DownloadOptions): Promise<DownloadReport> {
+export async function downloadPath(
+  files: Files,
+  remotePath: RemotePath,
+  localPath: string,
+  options: DownloadOptions,
+): Promise<DownloadReport> {
   const info = await files.stat(remotePath, options);
   if (info.type !== "directory") return downloadFile(files, remotePath, localPath, info.mode & 0o777, options);
   mkdirSync(localPath, { recursive: true });
@@ -35,9 +46,16 @@ export async function downloadPath(files: Files, remotePath: RemotePath, localPa
 }
 
 /** The old file stays until the new one is whole. */
-async function downloadFile(files: Files, remotePath: RemotePath, localPath: string, mode: number, options: DownloadOptions): Promise<DownloadReport> {
+async function downloadFile(
+  files: Files,
+  remotePath: RemotePath,
+  localPath: string,
+  mode: number,
+  options: DownloadOptions,
+): Promise<DownloadReport> {
   const target = resolve(localPath);
-  if (lstatSync(target, { throwIfNoEntry: false })?.isDirectory()) throw new DsecError("IS_A_DIRECTORY", `"${printable(localPath)}" is a directory here`);
+  if (lstatSync(target, { throwIfNoEntry: false })?.isDirectory())
+    throw new DsecError("IS_A_DIRECTORY", `"${printable(localPath)}" is a directory here`);
   mkdirSync(dirname(target), { recursive: true });
   const part = join(dirname(target), `.${basename(target).slice(0, 200)}.${randomBase32(8)}.part`);
   const out = await open(part, "wx", 0o600);

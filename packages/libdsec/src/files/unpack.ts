@@ -108,7 +108,8 @@ class Unpacker implements TarSink {
       const stats = lstatSync(path, { throwIfNoEntry: false });
       if (!stats) mkdirSync(path, 0o755);
       else if (stats.isSymbolicLink()) throw bad(path, "lies behind a link");
-      else if (!stats.isDirectory()) throw new DsecError("NOT_A_DIRECTORY", `"${printable(path.toString())}" is no directory`);
+      else if (!stats.isDirectory())
+        throw new DsecError("NOT_A_DIRECTORY", `"${printable(path.toString())}" is no directory`);
       this.#real.add(key);
     }
     return path;
@@ -117,7 +118,11 @@ class Unpacker implements TarSink {
   /** Removes a file or link that is there; a directory is never replaced. */
   #clear(path: Buffer): void {
     const stats = lstatSync(path, { throwIfNoEntry: false });
-    if (stats?.isDirectory()) throw new DsecError("IS_A_DIRECTORY", `"${printable(path.toString())}" is a directory where the archive has a file`);
+    if (stats?.isDirectory())
+      throw new DsecError(
+        "IS_A_DIRECTORY",
+        `"${printable(path.toString())}" is a directory where the archive has a file`,
+      );
     if (stats) unlinkSync(path);
   }
 
@@ -144,7 +149,11 @@ class Unpacker implements TarSink {
     const last = parts.pop();
     if (!last) throw bad(entry.link, "is no name below the directory");
     const target = Buffer.concat([this.#directory(parts), slash, last]);
-    if (!lstatSync(target, { throwIfNoEntry: false })?.isFile()) throw new DsecError("ARCHIVE_INVALID", `a hard link to "${printable(entry.link.toString())}", which is no file of the archive`);
+    if (!lstatSync(target, { throwIfNoEntry: false })?.isFile())
+      throw new DsecError(
+        "ARCHIVE_INVALID",
+        `a hard link to "${printable(entry.link.toString())}", which is no file of the archive`,
+      );
     this.#clear(path);
     linkSync(target, path);
     this.report.files++;

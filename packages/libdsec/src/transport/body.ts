@@ -62,14 +62,19 @@ async function pump(source: Exclude<BodySource, string | Uint8Array>, request: C
   for await (const part of source) {
     if (closed) break;
     if (part.length === 0) continue;
-    if (!request.write(part)) await Promise.race([once(request, "drain"), once(request, "close"), once(request, "response")]).catch(() => {});
+    if (!request.write(part))
+      await Promise.race([once(request, "drain"), once(request, "close"), once(request, "response")]).catch(() => {});
   }
   if (!request.destroyed) request.end();
 }
 
 /** Opens a body for reading; interrupted openings are repeated. */
 export function openBody(calls: Calls, call: BodyCall): Promise<{ response: IncomingMessage; finish: () => void }> {
-  return retrying(() => calls.http.open({ ...call, long: true }), { withinMs: calls.retryMs, harmless: true, signal: call.signal });
+  return retrying(() => calls.http.open({ ...call, long: true }), {
+    withinMs: calls.retryMs,
+    harmless: true,
+    signal: call.signal,
+  });
 }
 
 /** Pieces as they come. @throws ConnectionError for a body that is cut. */

@@ -1,5 +1,11 @@
 // Unary calls as the library makes them: an attempt has a time limit, and what may be repeated is.
-import { create, type DescMessage, type DescMethodUnary, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  type MessageInitShape,
+  type MessageShape,
+} from "@bufbuild/protobuf";
 import type { HttpTransport } from "./http.ts";
 import { retrying } from "./retry.ts";
 
@@ -40,6 +46,11 @@ export class Calls {
     const { sandboxId, signal, long, attemptMs = this.requestMs } = settings;
     const attempt = () => this.http.unary(method, input, { sandboxId, signal, long, timeoutMs: attemptMs });
     if (settings.once) return attempt();
-    return retrying(attempt, { withinMs: this.retryMs, harmless: settings.harmless ?? true, signal, heldOpen: long === true });
+    return retrying(attempt, {
+      withinMs: this.retryMs,
+      harmless: settings.harmless ?? true,
+      signal,
+      heldOpen: long === true,
+    });
   }
 }

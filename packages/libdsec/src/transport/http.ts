@@ -3,7 +3,7 @@ import { Agent, type ClientRequest, type IncomingMessage, type OutgoingHttpHeade
 import { Agent as TlsAgent, request as tlsRequest } from "node:https";
 import { type DescMessage, type DescMethodUnary, fromBinary, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { DsecError } from "@dsec/api";
-import { cancelled, ConnectionError } from "../errors.ts";
+import { ConnectionError, cancelled } from "../errors.ts";
 import type { Settings } from "../settings.ts";
 import { errorFromWire } from "./wire-error.ts";
 
@@ -85,7 +85,8 @@ export class HttpTransport {
           if (!response.complete) return;
           end();
           const body = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size);
-          if (response.statusCode !== 200) reject(errorFromWire(body, response.statusCode ?? 0, response.headers["retry-after"]));
+          if (response.statusCode !== 200)
+            reject(errorFromWire(body, response.statusCode ?? 0, response.headers["retry-after"]));
           else resolve(body);
         });
       });
@@ -96,7 +97,9 @@ export class HttpTransport {
    * Sends and gives the answer's head and its open body once the status is good (200 or 206).
    * A body that breaks emits "error" or "close" before "end"; `finish` must be called when the reader is done.
    */
-  open(what: Exchange & { write?: (request: ClientRequest) => void }): Promise<{ response: IncomingMessage; finish: () => void }> {
+  open(
+    what: Exchange & { write?: (request: ClientRequest) => void },
+  ): Promise<{ response: IncomingMessage; finish: () => void }> {
     return new Promise((resolve, reject) => {
       const finish = this.#send(
         what,
@@ -182,7 +185,9 @@ export class HttpTransport {
     signal?.addEventListener("abort", abort, { once: true });
     if (timeoutMs > 0) {
       timer = setTimeout(() => {
-        const late = new DsecError("DEADLINE_EXCEEDED", `no answer within ${timeoutMs} ms (${what.path})`, { outcomeUnknown: true });
+        const late = new DsecError("DEADLINE_EXCEEDED", `no answer within ${timeoutMs} ms (${what.path})`, {
+          outcomeUnknown: true,
+        });
         outgoing.destroy(late);
         stop(late);
       }, timeoutMs);
@@ -191,12 +196,15 @@ export class HttpTransport {
       this.answered = true;
       response.once("error", (error) => stop(connectionError(error, true, what)));
       response.once("close", () => {
-        if (!response.complete) stop(connectionError(new Error("the connection closed in the middle of the answer"), true, what));
+        if (!response.complete)
+          stop(connectionError(new Error("the connection closed in the middle of the answer"), true, what));
       });
       answer(response);
     });
     outgoing.on("error", (error) => stop(connectionError(error, wasSent(error), what)));
-    outgoing.once("close", () => stop(connectionError(new Error("the connection closed without an answer"), true, what)));
+    outgoing.once("close", () =>
+      stop(connectionError(new Error("the connection closed without an answer"), true, what)),
+    );
     if (write) write(outgoing);
     else outgoing.end(what.body);
     return end;
@@ -212,5 +220,9 @@ function wasSent(error: NodeJS.ErrnoException): boolean {
 
 function connectionError(error: Error, sent: boolean, what: Exchange): DsecError {
   if (error instanceof DsecError) return error;
-  return new ConnectionError(`the connection for ${what.path.split("?")[0]} failed: ${error.message || (error as NodeJS.ErrnoException).code}`, sent, error);
+  return new ConnectionError(
+    `the connection for ${what.path.split("?")[0]} failed: ${error.message || (error as NodeJS.ErrnoException).code}`,
+    sent,
+    error,
+  );
 }

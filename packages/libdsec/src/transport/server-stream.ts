@@ -1,5 +1,13 @@
 // Server streams of small messages, one envelope each.
-import { create, type DescMessage, type DescMethodServerStreaming, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethodServerStreaming,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
+} from "@bufbuild/protobuf";
 import { ConnectionError, DsecError } from "../errors.ts";
 import { envelope } from "../output-stream.ts";
 import type { Calls } from "./calls.ts";
@@ -27,7 +35,8 @@ export async function* serverStream<I extends DescMessage, O extends DescMessage
       held = held.length > 0 ? Buffer.concat([held, part]) : part;
       while (held.length >= 5) {
         const length = held.readUInt32BE(1);
-        if (length > maxMessageBytes) throw new DsecError("INTERNAL", `a message of ${length} bytes in a stream of small ones`);
+        if (length > maxMessageBytes)
+          throw new DsecError("INTERNAL", `a message of ${length} bytes in a stream of small ones`);
         if (held.length < 5 + length) break;
         const payload = held.subarray(5, 5 + length);
         const last = ((held[0] as number) & 2) !== 0;

@@ -46,7 +46,13 @@ export class StreamParser {
   #slice(buffer: Buffer, at: number, droppedBytes: number, events: CommandEvent[]): number {
     const end = Math.min(buffer.length, at + this.#left);
     if (end > at || droppedBytes > 0) {
-      events.push({ type: "output", stream: this.#stream, offset: this.#offset, droppedBytes, data: buffer.subarray(at, end) });
+      events.push({
+        type: "output",
+        stream: this.#stream,
+        offset: this.#offset,
+        droppedBytes,
+        data: buffer.subarray(at, end),
+      });
     }
     this.#offset += end - at;
     this.#left -= end - at;

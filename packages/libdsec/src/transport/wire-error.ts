@@ -1,7 +1,7 @@
 // Errors as they come over the wire: Connect's JSON, with our ErrorInfo as a detail.
 import { fromBinary } from "@bufbuild/protobuf";
-import { DsecError, ErrorInfoSchema } from "@dsec/api";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { DsecError, ErrorInfoSchema } from "@dsec/api";
 
 interface WireError {
   code?: unknown;
@@ -30,7 +30,8 @@ export function errorFromJson(value: unknown, status: number, retryAfter?: strin
       // A detail that cannot be read leaves code and message.
     }
   }
-  const text = typeof message === "string" && message !== "" ? message : `the server answered with HTTP status ${status}`;
+  const text =
+    typeof message === "string" && message !== "" ? message : `the server answered with HTTP status ${status}`;
   const connect = new ConnectError(text, codeFromName(code) ?? codeFromStatus(status));
   const error = DsecError.from(connect);
   const seconds = Number(retryAfter);

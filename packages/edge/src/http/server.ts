@@ -35,7 +35,7 @@ const requestIdForm = /^[A-Za-z0-9_.:-]{1,128}$/;
 /** Takes a body of POST /v1/layers and answers it. */
 export interface LayerImporter {
   handleImport(req: IncomingMessage, res: ServerResponse): Promise<void>;
-  has(digest: string): boolean;
+  has(digest: string): boolean | Promise<boolean>;
   remove(digest: string): Promise<void>;
 }
 

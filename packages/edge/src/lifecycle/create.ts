@@ -18,7 +18,7 @@ const mib = 1024 * 1024;
 
 export interface LayerPresence {
   /** Whether the layer's content is on this node. */
-  has(digest: string): boolean;
+  has(digest: string): boolean | Promise<boolean>;
 }
 
 export class Creator {
@@ -49,10 +49,9 @@ export class Creator {
     }
     const now = core.clock.wallMs();
     const deadline = request.deadlineUnixMs === 0n ? now + defaults.createMs : Number(request.deadlineUnixMs);
-    if (key !== "") {
-      const id = core.keys.check(project, key, asked.argumentsDigest, Number(asked.attempt));
-      if (id !== undefined) return await this.made(id, deadline);
-    }
+    const earlier = () => core.keys.check(project, key, asked.argumentsDigest, Number(asked.attempt));
+    const known = earlier();
+    if (known !== undefined) return await this.made(known, deadline);
     if (now >= deadline) {
       throw new DsecError(
         "DEADLINE_EXCEEDED",
@@ -60,7 +59,10 @@ export class Creator {
       );
     }
     const plan = makePlan(asked, core.meter.size, core.hostdInfo?.diskLimit ?? "");
-    this.checkLayers(asked);
+    await this.checkLayers(asked);
+    // Another attempt may have come meanwhile; from here to begin() nothing waits.
+    const meanwhile = earlier();
+    if (meanwhile !== undefined) return await this.made(meanwhile, deadline);
     core.ledger.admit(project, plan);
     const sandbox = this.enter(asked, plan, project, principal.keyId);
     if (key !== "") core.keys.begin(project, key, asked.argumentsDigest, sandbox.id, now);
@@ -78,14 +80,14 @@ export class Creator {
     return await before(deadline, this.core, sandbox.making);
   }
 
-  private checkLayers(asked: EdgeCreateRequest): void {
+  private async checkLayers(asked: EdgeCreateRequest): Promise<void> {
     if (asked.layers.length === 0)
       throw new DsecError("INVALID_ARGUMENT", "no layer was given; a sandbox needs a base");
     for (const layer of asked.layers) {
       if (!digestForm.test(layer.digest)) {
         throw new DsecError("INVALID_ARGUMENT", `"${printable(layer.digest)}" is no digest of a layer`);
       }
-      if (this.layers.has(layer.digest)) continue;
+      if (await this.layers.has(layer.digest)) continue;
       throw new DsecError(
         "LAYER_NOT_FOUND",
         `${printable(layer.name)} (${layer.digest}) is not on the node ${this.core.settings.edge}`,

@@ -25,9 +25,9 @@ export class CreateKeys {
     this.journal = journal;
   }
 
-  /** The sandbox made with this key, if any; throws where the key may not be used for this create. */
+  /** The sandbox made with this key ("": none), if any; throws where the key may not be used for this create. */
   check(project: string, key: string, digest: string, attempt: number): string | undefined {
-    const entry = this.entries.get(name(project, key));
+    const entry = key === "" ? undefined : this.entries.get(name(project, key));
     if (!entry) return undefined;
     if (entry.sandboxId !== "") {
       if (entry.digest === digest) return entry.sandboxId;

@@ -71,7 +71,7 @@ export class FakeEdge {
       mklayer: "/bin/false",
       ...this.settings,
     });
-    const layers = { has: (d: string) => d === digest, remove: async () => {}, handleImport: async () => {} };
+    const layers = { has: async (d: string) => d === digest, remove: async () => {}, handleImport: async () => {} };
     this.edge = new Edge(settings, layers, pino({ level: process.env.EDGE_LOG ?? "silent" }), {
       clock: this.clock,
       meter: this.meter,

@@ -14,7 +14,7 @@ cargo_works() { # PROGRAM: cargo 1.85 or newer, with its rustc
 }
 
 cargo_program() {
-  for candidate in $(command -v cargo 2>/dev/null) "${HOME:-/root}/.cargo/bin/cargo" /usr/bin/cargo; do
+  for candidate in "$(command -v cargo 2>/dev/null || true)" "${HOME:-/root}/.cargo/bin/cargo" /usr/bin/cargo; do
     if [ -x "$candidate" ] && cargo_works "$candidate"; then
       printf '%s\n' "$candidate"
       return 0

@@ -19,7 +19,7 @@ provide() { # NEED
 }
 
 provide_node() {
-  for candidate in $(command -v node 2>/dev/null) "$state/node/bin/node"; do
+  for candidate in "$(command -v node 2>/dev/null || true)" "$state/node/bin/node"; do
     if node_works "$candidate"; then
       write_marker node-path "$(readlink -f "$candidate")"
       return 0

@@ -1,4 +1,4 @@
-import { rmSync } from "node:fs";
+import { existsSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { DsecError } from "@dsec/api";
 import { readFirstKey } from "./client-config.ts";
@@ -35,6 +35,8 @@ export async function down(options: UpOptions, progress: (line: string) => void)
     rmSync(join(runDir, range.edge), { recursive: true, force: true });
   }
   rmSync(join(runDir, "up.json"), { force: true });
+  // /run/dsec itself keeps the machine's ranges.
+  if (existsSync(runDir) && readdirSync(runDir).length === 0) rmdirSync(runDir);
   await releaseRanges(dataDir);
   progress("down; the data are kept");
 }

@@ -1,4 +1,4 @@
-import { chmodSync, chownSync, lstatSync, mkdirSync, rmSync } from "node:fs";
+import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { DsecError } from "@dsec/api";
@@ -48,12 +48,15 @@ export class Supervisor {
   static async start(options: UpOptions, progress: (line: string) => void): Promise<Supervisor> {
     const places = placesOf(options);
     checkVersion(places.dataDir);
+    const made = !existsSync(places.dataDir);
     mkdirSync(places.dataDir, { recursive: true, mode: 0o710 });
     const lock = await HeldLock.take(lockFile(places.dataDir));
     if (!lock) throw new AlreadyUp(readHolder(places.dataDir));
     try {
       return await startLocked(places, options, progress, (state) => new Supervisor(lock, state));
     } catch (error) {
+      // What was refused leaves no trace.
+      if (made && !existsSync(join(places.dataDir, "VERSION"))) rmSync(places.dataDir, { recursive: true, force: true });
       await lock.release();
       throw error;
     }
@@ -91,7 +94,7 @@ async function startLocked(
 ): Promise<Supervisor> {
   const other = runningState(runDir);
   if (other && other.dataDir !== dataDir) {
-    throw new DsecError("DATA_DIR_IN_USE", `${runDir} is used by the platform on ${other.dataDir} (PID ${other.pid}): give another --run-dir`);
+    throw new DsecError("DATA_DIR_IN_USE", `${runDir} is used by the platform on ${other.dataDir} (PID ${other.pid})`);
   }
   const port = options.port ?? defaultPort;
   await refuseBusyPort(port);
@@ -174,7 +177,7 @@ async function refuseBusyPort(port: number): Promise<void> {
   if (!problem) return;
   if (problem.code !== "EADDRINUSE") throw new DsecError("INVALID_ARGUMENT", `port ${port} cannot be used: ${problem.message}`);
   const who = listenersOn(port).map((pid) => `PID ${pid} (${commandLine(pid)})`);
-  throw new DsecError("PORT_IN_USE", `port ${port} is in use by ${who.join(", ") || "a process outside this container"}: end it, or give another one with --port`);
+  throw new DsecError("PORT_IN_USE", `port ${port} is in use by ${who.join(", ") || "a process outside this container"}`);
 }
 
 function isSocket(path: string): boolean {

@@ -1,5 +1,5 @@
 import { fork } from "node:child_process";
-import { closeSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, existsSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { DsecError } from "@dsec/api";
 import { writeClientConfig } from "./client-config.ts";
@@ -26,8 +26,9 @@ export async function upDetached(options: UpOptions, progress: (line: string) =>
   checkVersion(dataDir);
   const there = livingHolder(dataDir);
   if (there) return await attach(options, there, progress);
-  mkdirSync(join(dataDir, "logs"), { recursive: true, mode: 0o700 });
-  const log = openSync(join(dataDir, "logs/up.log"), "a", 0o600);
+  // The supervisor itself writes little, and where depends on whether it may have the data directory at all.
+  const logDir = existsSync(join(dataDir, "logs")) ? join(dataDir, "logs") : undefined;
+  const log = logDir === undefined ? "ignore" : openSync(join(logDir, "up.log"), "a", 0o600);
   const child = fork(join(import.meta.dirname, "supervisor-main.ts"), [JSON.stringify(options)], {
     detached: true,
     cwd: "/",
@@ -35,7 +36,7 @@ export async function upDetached(options: UpOptions, progress: (line: string) =>
     execArgv: ["--disable-warning=ExperimentalWarning"],
     env: { ...process.env, DSEC_ROOT: process.env["DSEC_ROOT"] ?? treeRoot },
   });
-  closeSync(log);
+  if (log !== "ignore") closeSync(log);
   const message = await new Promise<Message>((resolve) => {
     child.on("message", (message: Message) => {
       if ("progress" in message) progress(message.progress);

@@ -5,7 +5,7 @@ import { DsecError, printable } from "@dsec/api";
 import { type Authenticator, authorise, isMethod, type Method } from "@dsec/iam";
 import type { Logger } from "pino";
 import { Call } from "./call.ts";
-import { passOn, passUpgradeOn } from "./edges/pass-on.ts";
+import { passOn, passUpgradeOn, smallBodyBytes } from "./edges/pass-on.ts";
 import type { Edges } from "./edges/edges.ts";
 import { maxPeekedBytes, sandboxInBody, sandboxInPath } from "./edges/sandbox-of.ts";
 import { type OwnMethod, serveUnary } from "./http/connect-unary.ts";
@@ -87,7 +87,10 @@ export class Front {
     const { token, requestId } = call;
     const named = sandboxInPath(request.url ?? "") ?? request.headers["x-dsec-sandbox"];
     if (typeof named === "string") {
-      return passOn({ address: this.#parts.edges.ofSandbox(named), token, requestId }, request, response);
+      const address = this.#parts.edges.ofSandbox(named);
+      const length = Number(request.headers["content-length"] ?? Number.NaN);
+      const body = length <= smallBodyBytes ? await readBody(request, smallBodyBytes) : undefined;
+      return passOn({ address, token, requestId, body }, request, response);
     }
     if (request.method !== "POST") throw new DsecError("NO_SUCH_METHOD", `${call.method} is called by POST, not ${request.method}`);
     const contentType = contentTypeOf(request);

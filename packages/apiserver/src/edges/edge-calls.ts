@@ -1,12 +1,11 @@
 // Calls of our own to an edge: unary Connect in binary form over its Unix socket.
-import { Agent, type IncomingMessage, request as httpRequest } from "node:http";
 import { create, type DescMessage, type DescMethodUnary, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeFromHttpStatus, errorFromJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { DsecError } from "@dsec/api";
+import { EdgeConnections } from "./connection.ts";
 
-/** Fewer seconds than the edges keep a connection, so that none is used as it closes. */
-export const edgeAgent = new Agent({ keepAlive: true, maxSockets: Number.POSITIVE_INFINITY, maxFreeSockets: 512, scheduling: "lifo", timeout: 0 });
+export const edgeConnections = new EdgeConnections();
 
 const maxReplyBytes = 64 * 1024 * 1024;
 
@@ -45,12 +44,9 @@ export async function callEdgeEncoded<I extends DescMessage>(
 ): Promise<Buffer> {
   const body = toBinary(method.input, create(method.input, request));
   const path = `/${method.parent.typeName}/${method.name}`;
-  const { response, bytes } = await exchange(address, path, body, options);
-  if (response.statusCode === 200) return bytes;
-  const fallback = new ConnectError(
-    `${address.edge} answered ${path} with status ${response.statusCode}`,
-    codeFromHttpStatus(response.statusCode ?? 0),
-  );
+  const { status, bytes } = await exchange(address, path, body, options);
+  if (status === 200) return bytes;
+  const fallback = new ConnectError(`${address.edge} answered ${path} with status ${status}`, codeFromHttpStatus(status));
   throw answered(errorFromAnswer(bytes, fallback), address.edge);
 }
 
@@ -80,57 +76,53 @@ function exchange(
   path: string,
   body: Uint8Array,
   options: EdgeCallOptions,
-): Promise<{ response: IncomingMessage; bytes: Buffer }> {
+): Promise<{ status: number; bytes: Buffer }> {
   return new Promise((resolve, reject) => {
-    let settled = false;
     let timer: NodeJS.Timeout | undefined;
-    const end = (run: () => void) => {
-      if (settled) return;
-      settled = true;
+    const chunks: Buffer[] = [];
+    let size = 0;
+    let status = 0;
+    const end = () => {
       clearTimeout(timer);
       options.signal?.removeEventListener("abort", onAbort);
-      run();
     };
-    const fail = (error: DsecError) => {
-      end(() => reject(error));
-      request.destroy();
+    const giveUp = (error: DsecError) => {
+      end();
+      connection.destroy();
+      reject(error);
     };
-    const request = httpRequest({
-      agent: edgeAgent,
-      socketPath: address.socket,
-      path,
-      method: "POST",
-      headers: {
-        host: address.edge,
-        "content-type": "application/proto",
-        "connect-protocol-version": "1",
-        "content-length": body.length,
-        "x-dsec-principal": options.token,
-        "x-request-id": options.requestId,
-      },
-    });
-    const onAbort = () => fail(new DsecError("CANCELLED", "the caller gave the call up", { outcomeUnknown: true }));
+    const onAbort = () => giveUp(new DsecError("CANCELLED", "the caller gave the call up", { outcomeUnknown: true }));
     if (options.timeoutMs < 2 ** 31) {
-      const late = () => fail(new DsecError("DEADLINE_EXCEEDED", `${address.edge} did not answer ${path} in time`, { outcomeUnknown: true }));
+      const late = () =>
+        giveUp(new DsecError("DEADLINE_EXCEEDED", `${address.edge} did not answer ${path} in time`, { outcomeUnknown: true }));
       timer = setTimeout(late, Math.max(0, options.timeoutMs));
     }
     options.signal?.addEventListener("abort", onAbort);
-    request.on("error", (error) => fail(unreachable(address.edge, error)));
-    request.on("response", (response) => {
-      const chunks: Buffer[] = [];
-      let size = 0;
-      response.on("data", (chunk: Buffer) => {
-        size += chunk.length;
-        if (size > maxReplyBytes) fail(new DsecError("TOO_LARGE", `the answer of ${address.edge} is too large`));
-        else chunks.push(chunk);
-      });
-      response.on("end", () => {
-        if (response.complete) end(() => resolve({ response, bytes: Buffer.concat(chunks, size) }));
-        else fail(unreachable(address.edge, new Error("the answer was cut")));
-      });
-      response.on("error", (error) => fail(unreachable(address.edge, error)));
+    const head =
+      `POST ${path} HTTP/1.1\r\nhost: ${address.edge}\r\ncontent-type: application/proto\r\n` +
+      `connect-protocol-version: 1\r\ncontent-length: ${body.length}\r\n` +
+      `x-dsec-principal: ${options.token}\r\nx-request-id: ${options.requestId}\r\n\r\n`;
+    const connection = edgeConnections.start(address.socket, "POST", Buffer.concat([Buffer.from(head, "latin1"), body]), false, {
+      head: (answer) => {
+        status = answer.status;
+      },
+      data: (bytes, release) => {
+        size += bytes.length;
+        if (size <= maxReplyBytes) chunks.push(Buffer.from(bytes));
+        release();
+        if (size > maxReplyBytes) giveUp(new DsecError("TOO_LARGE", `the answer of ${address.edge} is too large`));
+        return true;
+      },
+      end: () => {
+        end();
+        resolve({ status, bytes: chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size) });
+      },
+      fail: (error) => {
+        end();
+        reject(unreachable(address.edge, error));
+      },
     });
-    request.end(body);
+    connection.requestEnded();
   });
 }
 

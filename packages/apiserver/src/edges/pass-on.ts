@@ -1,7 +1,9 @@
 // Passes a call on to an edge, undecoded: bytes in, bytes out, with back-pressure and aborts both ways.
 import { type IncomingMessage, request as httpRequest, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { type EdgeAddress, edgeAgent, unreachable } from "./edge-calls.ts";
+import type { Connection } from "./connection.ts";
+import { type EdgeAddress, edgeConnections, unreachable } from "./edge-calls.ts";
+import type { ResponseHead } from "./response-reader.ts";
 
 /** Of one connection only (RFC 9110, 7.6.1), ours to set, or not the edge's business. */
 const dropped = new Set([
@@ -18,6 +20,7 @@ const dropped = new Set([
   "host",
   "authorization",
   "cookie",
+  "content-length",
   "x-dsec-principal",
   "x-request-id",
 ]);
@@ -43,9 +46,12 @@ export interface PassedCall {
   readonly address: EdgeAddress;
   readonly token: string;
   readonly requestId: string;
-  /** The body where it was read already, to find the sandbox. */
+  /** The body where it was read already. */
   readonly body?: Buffer | undefined;
 }
+
+/** Bodies up to this are read first and sent in one piece. */
+export const smallBodyBytes = 64 * 1024;
 
 /**
  * Streams the call to the edge and its answer back. Resolves when the answer is out or the caller has gone; rejects with
@@ -53,88 +59,103 @@ export interface PassedCall {
  */
 export function passOn(call: PassedCall, request: IncomingMessage, response: ServerResponse): Promise<void> {
   return new Promise((resolve, reject) => {
-    const headers = keptHeaders(request, dropped);
-    headers.push("host", call.address.edge, "x-dsec-principal", call.token, "x-request-id", call.requestId);
-    if (call.body !== undefined) replaceLength(headers, call.body.length);
-    else if (request.headers["transfer-encoding"] !== undefined) headers.push("transfer-encoding", "chunked");
-    const upstream = httpRequest({
-      agent: edgeAgent,
-      socketPath: call.address.socket,
-      method: request.method,
-      path: request.url,
-      headers: headers as never,
-      setHost: false,
-    });
-    upstream.setNoDelay?.(true);
-    let answer: IncomingMessage | undefined;
-    const onCallerGone = () => {
-      if (response.writableFinished) return;
-      upstream.destroy();
+    // Callers of HTTP/1.0 read no chunks.
+    const raw = request.httpVersion !== "1.0";
+    let connection: Connection | undefined;
+    let ended = false;
+    const finish = () => {
+      ended = true;
+      response.off("close", onCallerGone);
       resolve();
     };
+    const onCallerGone = () => {
+      connection?.destroy();
+      finish();
+    };
     response.once("close", onCallerGone);
-    upstream.on("error", (error) => {
-      if (response.destroyed) return resolve();
-      if (response.headersSent) {
-        response.destroy();
-        return resolve();
-      }
-      reject(unreachable(call.address.edge, error));
-    });
-    upstream.on("response", (incoming) => {
-      answer = incoming;
-      const kept = keptHeaders(incoming, answerDropped);
-      kept.push("x-request-id", call.requestId);
-      response.writeHead(incoming.statusCode ?? 502, kept as never);
-      response.flushHeaders?.();
-      incoming.on("data", (chunk: Buffer) => {
-        if (!response.write(chunk)) incoming.pause();
-      });
-      response.on("drain", () => incoming.resume());
-      incoming.on("end", () => {
-        // An answer without its end is no answer: the caller must see a broken connection, not a short body.
-        if (!incoming.complete) response.destroy();
-        else response.end();
-        resolve();
-      });
-      incoming.on("error", () => {
+    connection = edgeConnections.start(call.address.socket, request.method ?? "GET", headOf(call, request), raw, {
+      head: (head) => writeHead(response, head, call.requestId, raw),
+      data: (bytes, release) => {
+        const more = response.write(bytes, release);
+        if (!more) response.once("drain", () => connection?.resume());
+        return more;
+      },
+      end: () => {
+        // What is left of the request's body goes nowhere.
+        if (!request.complete) response.once("finish", () => response.destroy());
+        response.end();
+        finish();
+      },
+      fail: (error) => {
+        if (ended) return;
+        response.off("close", onCallerGone);
+        ended = true;
+        if (!response.headersSent) return reject(unreachable(call.address.edge, error));
+        // An answer without its end must not look whole.
         response.destroy();
         resolve();
-      });
+      },
     });
-    sendBody(call.body, request, upstream, () => answer !== undefined);
+    if (call.body !== undefined) connection.requestEnded();
+    else sendBody(request, connection, () => ended);
   });
 }
 
-function sendBody(
-  body: Buffer | undefined,
-  request: IncomingMessage,
-  upstream: ReturnType<typeof httpRequest>,
-  isAnswered: () => boolean,
-): void {
-  if (body !== undefined) {
-    upstream.end(body);
-    return;
+function writeHead(response: ServerResponse, head: ResponseHead, requestId: string, raw: boolean): void {
+  const headers: string[] = [];
+  for (let i = 0; i < head.headers.length; i += 2) {
+    const name = head.headers[i] as string;
+    if (!answerDropped.has(name)) headers.push(name, head.headers[i + 1] as string);
   }
-  request.on("data", (chunk: Buffer) => {
-    if (!upstream.write(chunk)) request.pause();
+  headers.push("x-request-id", requestId);
+  const chunked = head.framing === "chunked" && raw;
+  if (chunked) headers.push("transfer-encoding", "chunked");
+  response.writeHead(head.status, headers as never);
+  // The edge's own chunks go through as they are; Node must not put others around them.
+  if (chunked) response.chunkedEncoding = false;
+  response.flushHeaders();
+}
+
+/** The request's head for the edge, with the body where it is there. */
+function headOf(call: PassedCall, request: IncomingMessage): Buffer {
+  const kept = keptHeaders(request, dropped);
+  let text = `${request.method} ${request.url} HTTP/1.1\r\nhost: ${call.address.edge}\r\n`;
+  for (let i = 0; i < kept.length; i += 2) text += `${kept[i]}: ${kept[i + 1]}\r\n`;
+  if (call.body !== undefined) text += `content-length: ${call.body.length}\r\n`;
+  else if (request.headers["transfer-encoding"] !== undefined) text += "transfer-encoding: chunked\r\n";
+  else text += `content-length: ${request.headers["content-length"] ?? 0}\r\n`;
+  text += `x-dsec-principal: ${call.token}\r\nx-request-id: ${call.requestId}\r\n\r\n`;
+  const head = Buffer.from(text, "latin1");
+  return call.body === undefined ? head : Buffer.concat([head, call.body]);
+}
+
+function sendBody(request: IncomingMessage, connection: Connection, isOver: () => boolean): void {
+  const chunked = request.headers["transfer-encoding"] !== undefined;
+  const onDrain = () => request.resume();
+  request.on("data", (bytes: Buffer) => {
+    if (isOver()) return;
+    let more: boolean;
+    if (chunked) {
+      connection.cork();
+      connection.write(`${bytes.length.toString(16)}\r\n`);
+      connection.write(bytes);
+      more = connection.write("\r\n");
+      connection.uncork();
+    } else more = connection.write(bytes);
+    if (!more) request.pause();
   });
-  upstream.on("drain", () => request.resume());
-  request.on("end", () => upstream.end());
+  connection.onDrain(onDrain);
+  request.on("end", () => {
+    connection.offDrain(onDrain);
+    if (isOver()) return;
+    if (chunked) connection.write("0\r\n\r\n");
+    connection.requestEnded();
+  });
   // A request that was cut must not look whole to the edge.
   request.on("close", () => {
-    if (!request.complete) upstream.destroy();
+    connection.offDrain(onDrain);
+    if (!request.complete && !isOver()) connection.destroy();
   });
-  // The edge answered without reading on: what is left of the body goes nowhere.
-  upstream.on("close", () => {
-    if (isAnswered() && !request.complete) request.resume();
-  });
-}
-
-function replaceLength(headers: string[], length: number): void {
-  const at = headers.indexOf("content-length");
-  if (at >= 0) headers.splice(at, 2);
-  headers.push("content-length", String(length));
 }
 
 /** Passes an upgrade (WebSocket) on. Rejects with EDGE_UNREACHABLE before the edge has answered. */
@@ -159,7 +180,7 @@ export function passUpgradeOn(
     socket.once("close", () => upstream.destroy());
     upstream.on("error", (error) => reject(unreachable(call.address.edge, error)));
     upstream.on("upgrade", (answer, edgeSocket: Socket, edgeHead: Buffer) => {
-      socket.write(headOf(answer, ["connection: Upgrade", `upgrade: ${answer.headers.upgrade ?? "websocket"}`]));
+      socket.write(upgradeHead(answer, ["connection: Upgrade", `upgrade: ${answer.headers.upgrade ?? "websocket"}`]));
       if (edgeHead.length > 0) socket.write(edgeHead);
       if (head.length > 0) edgeSocket.write(head);
       socket.setNoDelay(true);
@@ -167,7 +188,7 @@ export function passUpgradeOn(
       resolve();
     });
     upstream.on("response", (answer) => {
-      socket.write(headOf(answer, ["connection: close"]));
+      socket.write(upgradeHead(answer, ["connection: close"]));
       answer.pipe(socket);
       answer.on("end", resolve);
     });
@@ -175,7 +196,7 @@ export function passUpgradeOn(
   });
 }
 
-function headOf(answer: IncomingMessage, more: readonly string[]): string {
+function upgradeHead(answer: IncomingMessage, more: readonly string[]): string {
   const kept = keptHeaders(answer, answerDropped);
   const lines = [`HTTP/1.1 ${answer.statusCode} ${answer.statusMessage ?? ""}`];
   for (let i = 0; i < kept.length; i += 2) lines.push(`${kept[i]}: ${kept[i + 1]}`);

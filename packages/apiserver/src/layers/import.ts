@@ -8,7 +8,7 @@ import { DsecError, ImportLayerResponseSchema, type LayerVersion, LayerVersionSc
 import { checkActsIn, checkLayerName, checkProjectPath, kindFromText, type LayerStore } from "@dsec/iam";
 import type { Watcher } from "@dsec/watcher";
 import type { Call } from "../call.ts";
-import { edgeAgent, unreachable } from "../edges/edge-calls.ts";
+import { unreachable } from "../edges/edge-calls.ts";
 import type { Edges } from "../edges/edges.ts";
 
 const maxAnswerBytes = 4 * 1024 * 1024;
@@ -63,7 +63,7 @@ async function send(parts: ImportParts, url: URL, request: IncomingMessage, call
     const length = request.headers["content-length"];
     if (length !== undefined) headers["content-length"] = length;
     else headers["transfer-encoding"] = "chunked";
-    const upstream = httpRequest({ agent: edgeAgent, socketPath: address.socket, method: "POST", path: url.pathname + url.search, headers });
+    const upstream = httpRequest({ agent: false, socketPath: address.socket, method: "POST", path: url.pathname + url.search, headers });
     upstream.on("error", (error) => reject(unreachable(address.edge, error)));
     upstream.on("response", (answer) => {
       const chunks: Buffer[] = [];

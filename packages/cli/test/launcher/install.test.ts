@@ -106,7 +106,7 @@ describe("without Node, HOME and TERM, from a folder with a space", () => {
     standInNpm();
     await dsec(...status);
     const lock = JSON.parse(readFileSync(join(tree, "package-lock.json"), "utf8"));
-    lock.packages["node_modules/commander"].version = "99.0.0";
+    lock.packages["node_modules/pino"].version = "99.0.0";
     writeFileSync(join(tree, "package-lock.json"), JSON.stringify(lock));
     await dsec(...status);
     expect(npmCalls()).toHaveLength(3);

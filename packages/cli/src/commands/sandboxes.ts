@@ -113,7 +113,7 @@ async function ls(options: Filter): Promise<void> {
     const unreachable = new Set<string>();
     const found: SandboxInfo[] = [];
     const { label: labels, job, project, state: states, recursive } = options;
-    const onUnreachable = (edges: string[]) => edges.forEach((edge) => unreachable.add(edge));
+    const onUnreachable = (edges: string[]) => edges.forEach((edge) => void unreachable.add(edge));
     for await (const one of client.list({ labels, job, project, states, recursive, onUnreachable })) found.push(one);
     if (options.quiet && !options.json) for (const one of found) console.log(one.id);
     else {

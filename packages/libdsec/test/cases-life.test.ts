@@ -1,0 +1,155 @@
+// Cases from the field: a sandbox's life, and what an environment brings.
+import { expect, test } from "vitest";
+import { onPlatform } from "./support/platform.ts";
+
+const on = onPlatform();
+
+test("extend makes the end the later of what it is and now + n", async () => {
+  await using sandbox = await on.client.runContainer({ containerImage: "base", ttlMs: 300_000 });
+  const end = (await sandbox.info()).expiresAt!.getTime();
+  expect((await sandbox.extend(10_000)).getTime()).toBe(end);
+  const later = (await sandbox.extend(600_000)).getTime();
+  expect(later).toBeGreaterThan(end + 200_000);
+  expect((await sandbox.info()).expiresAt!.getTime()).toBe(later);
+});
+
+test("an idle sandbox ends with its reason; a call into it puts idle back", async () => {
+  const sandbox = await on.client.runContainer({ containerImage: "base", ttlRunningStopMs: 1500 });
+  for (let i = 0; i < 4; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    expect((await sandbox.exec(["true"])).exitCode).toBe(0);
+  }
+  let error: unknown;
+  for (let i = 0; i < 100 && !error; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await sandbox.info().catch((thrown) => {
+      error = thrown;
+    });
+  }
+  expect(error).toMatchObject({ reason: "SANDBOX_ENDED", metadata: { end_reason: "IDLE" } });
+});
+
+test("the end of life comes though it is used", async () => {
+  const sandbox = await on.client.runContainer({ containerImage: "base", ttlMs: 1500 });
+  let error: unknown;
+  for (let i = 0; i < 100 && !error; i++) {
+    await sandbox.exec(["sleep", "0.1"]).catch((thrown) => {
+      error = thrown;
+    });
+  }
+  expect(error).toMatchObject({ reason: expect.stringMatching(/SANDBOX_ENDED|SANDBOX_NOT_FOUND|COMMAND_NOT_FOUND/) });
+  await expect(sandbox.info()).rejects.toMatchObject({ reason: "SANDBOX_ENDED", metadata: { end_reason: "TTL" } });
+  await expect(sandbox.exec(["true"])).rejects.toMatchObject({ reason: "SANDBOX_ENDED" });
+});
+
+test("stop and delete are accepted twice; afterwards calls say that it ended", async () => {
+  const sandbox = await on.client.runContainer({ containerImage: "base" });
+  await sandbox.stop();
+  await sandbox.stop();
+  await sandbox.delete();
+  await sandbox.delete();
+  await expect(sandbox.exec(["true"])).rejects.toMatchObject({
+    reason: "SANDBOX_ENDED",
+    metadata: { end_reason: "STOPPED" },
+  });
+});
+
+test("what is kept after stop takes no commands, and goes with delete", async () => {
+  const sandbox = await on.client.runContainer({ containerImage: "base" });
+  expect((await sandbox.stop({ keepMs: 60_000 })).state).toBe("STOPPED");
+  await expect(sandbox.exec(["true"])).rejects.toMatchObject({ reason: "SANDBOX_STOPPED" });
+  await sandbox.delete();
+  await expect(sandbox.info()).rejects.toMatchObject({ reason: "SANDBOX_ENDED" });
+});
+
+test("lists follow labels, job and pages; a handle is found again by ID", async () => {
+  const labels = { suite: "life" };
+  const made: string[] = [];
+  for await (const { sandbox, error } of on.client.runContainers({
+    containerImage: "base",
+    count: 7,
+    labels,
+    job: "j1",
+  })) {
+    if (error) throw error;
+    made.push(sandbox.id);
+  }
+  const listed = [];
+  for await (const info of on.client.list({ labels, job: "j1", pageSize: 3 })) listed.push(info.id);
+  expect(listed.sort()).toEqual(made.sort());
+  for await (const _ of on.client.list({ labels: { suite: "other" } })) expect.unreachable();
+  const again = await on.client.connect(made[0]!);
+  expect((await again.exec(["echo", "found"])).stdout).toBe("found\n");
+  await Promise.all(made.map((id) => on.client.sandbox(id).stop()));
+});
+
+test("the same create key never makes two; with other arguments it is refused", async () => {
+  const createKey = "test-key-0001";
+  const [a, b] = await Promise.all(
+    [1, 2].map(() => on.client.runContainer({ containerImage: "base", createKey }).catch((error) => error)),
+  );
+  const first = a.id ? a : b;
+  const again = await on.client.runContainer({ containerImage: "base", createKey }).catch((error) => error);
+  if (again.id) expect(again.id).toBe(first.id);
+  else expect(again.reason).toMatch(/ALREADY|IDEMPOTENCY|SUPERSEDED/);
+  await first.stop();
+});
+
+test("events tell the life, usage tells the use", async () => {
+  const sandbox = await on.client.runContainer({ containerImage: "base" });
+  await sandbox.runShell("head -c 3000000 /dev/urandom > /root/f; i=0; while ((i++ < 100000)); do :; done");
+  const usage = await sandbox.usage();
+  expect(usage.cpuSeconds).toBeGreaterThan(0);
+  expect(usage.peakMemoryBytes).toBeGreaterThan(0);
+  expect((await sandbox.events()).map((event) => event.type)).toEqual(expect.arrayContaining(["CREATED", "READY"]));
+  await sandbox.stop();
+  expect((await sandbox.events()).at(-1)).toMatchObject({ type: "ENDED", endReason: "STOPPED" });
+});
+
+test("variables of the image are in commands, sessions and login shells", async () => {
+  await on.client.layers.import({
+    kind: "workspace",
+    name: "withenv",
+    body: (async function* () {
+      const { tarOf } = await import("../src/index.ts");
+      yield* tarOf(`${import.meta.dirname}/support`);
+    })(),
+    env: ["FOO=from the layer"],
+  });
+  await using sandbox = await on.client.runContainer({
+    containerImage: "base",
+    workspace: "withenv",
+    env: { BAR: "given" },
+  });
+  expect((await sandbox.exec(["sh", "-c", "echo $FOO,$BAR"])).stdout).toBe("from the layer,given\n");
+  await using session = await sandbox.session();
+  expect((await session.run("echo $FOO,$BAR")).stdout).toBe("from the layer,given\n");
+  expect((await sandbox.exec(["bash", "-lc", "echo $FOO"])).stdout).toBe("from the layer\n");
+  expect(await sandbox.files.exists("/platform.ts")).toBe(true);
+});
+
+test("wrong arguments give the error that names them, and leave nothing", async () => {
+  const wrong = async (args: Partial<Parameters<typeof on.client.runContainer>[0]>) =>
+    on.client.runContainer({ containerImage: "base", ...args }).then(
+      (s) => s.stop().then(() => "made"),
+      (error) => error.reason,
+    );
+  expect(await wrong({ containerImage: "nothing" })).toBe("LAYER_NOT_FOUND");
+  expect(await wrong({ workspace: "base" })).toBe("LAYER_KIND_MISMATCH");
+  expect(await wrong({ initUser: "nobody-of-that-name" })).toBe("INVALID_USER");
+  expect(await wrong({ memoryRequestMb: 1 << 30 })).toMatch(/NEVER_FITS|INVALID_LIMIT/);
+  expect(await wrong({ networkRules: { "not a domain": true } })).toBe("INVALID_NETWORK_RULE");
+  expect(await wrong({ networkRules: { pypi: true }, strict: true })).toBe("NOT_STRICT");
+});
+
+test("network rules are kept, with a notice that there is only loopback", async () => {
+  await using sandbox = await on.client.runContainer({
+    containerImage: "base",
+    networkRules: { npm: false, pypi: true },
+  });
+  expect(sandbox.notices.map((notice) => notice.reason)).toContain("ONLY_LOOPBACK");
+  const { version } = await sandbox.updateNetwork({ npm: true }, 5);
+  expect(version).toBe(5);
+  expect((await sandbox.updateNetwork({ npm: false }, 4)).version).toBe(5);
+  expect((await sandbox.info()).networkRules).toEqual({ npm: true });
+});

@@ -24,7 +24,13 @@ module.exports = {
         severity: "error",
         from: { path: `^packages/${name}/src/` },
         // Sources that were found, and package names where they were not.
-        to: { path: [`^packages/(${others.join("|")})/`, `^@dsec/(${others.join("|")})(/|$)`, `^node_modules/@dsec/(${others.join("|")})(/|$)`] },
+        to: {
+          path: [
+            `^packages/(${others.join("|")})/`,
+            `^@dsec/(${others.join("|")})(/|$)`,
+            `^node_modules/@dsec/(${others.join("|")})(/|$)`,
+          ],
+        },
       };
     }),
     {
@@ -44,15 +50,29 @@ module.exports = {
       comment: "benches drive the platform as callers do",
       severity: "error",
       from: { path: "^bench/" },
-      to: { path: ["^packages/(apiserver|edge|iam|placement|watcher)/", "^@dsec/(apiserver|edge|iam|placement|watcher)(/|$)"] },
+      to: {
+        path: [
+          "^packages/(apiserver|edge|iam|placement|watcher)/",
+          "^@dsec/(apiserver|edge|iam|placement|watcher)(/|$)",
+        ],
+      },
     },
-    { name: "no-circles", severity: "error", from: { pathNot: "^packages/api/src/gen/" }, to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } } },
+    {
+      name: "no-circles",
+      severity: "error",
+      from: { pathNot: "^packages/api/src/gen/" },
+      to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } },
+    },
     { name: "no-unknown", severity: "error", from: {}, to: { couldNotResolve: true } },
   ],
   options: {
     doNotFollow: { path: "node_modules" },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: "tsconfig.json" },
-    enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default", "types"], extensions: [".ts", ".js", ".mjs", ".cjs", ".d.ts"] },
+    enhancedResolveOptions: {
+      exportsFields: ["exports"],
+      conditionNames: ["import", "node", "default", "types"],
+      extensions: [".ts", ".js", ".mjs", ".cjs", ".d.ts"],
+    },
   },
 };

@@ -15,7 +15,9 @@ export default defineConfig({
     projects: [
       { test: { ...shared, name: "parts", include: ["packages/*/test/**/*.test.ts", "bench/test/**/*.test.ts"] } },
       // The whole platform, on a base that is made once a checkout.
-      { test: { ...shared, name: "whole", include: ["e2e/**/*.test.ts"], globalSetup: ["e2e/support/global-setup.ts"] } },
+      {
+        test: { ...shared, name: "whole", include: ["e2e/**/*.test.ts"], globalSetup: ["e2e/support/global-setup.ts"] },
+      },
     ],
   },
 });

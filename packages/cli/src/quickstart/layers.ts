@@ -45,12 +45,18 @@ interface Wanted {
   readonly make: () => Promise<Pick<LayerImport, "kind" | "body" | "directory">>;
 }
 
-async function ensure(client: DSecClient, progress: (line: string) => void, { fullName, builtFrom, what, make }: Wanted): Promise<void> {
+async function ensure(
+  client: DSecClient,
+  progress: (line: string) => void,
+  { fullName, builtFrom, what, make }: Wanted,
+): Promise<void> {
   if ((await builtFromOf(client, fullName)) === builtFrom) return;
   progress(`making ${what}`);
   const [projectPath = "", name = ""] = fullName.split("/");
   const layer = await client.layers.import({ ...(await make()), name, project: projectPath, builtFrom });
-  progress(`  ${layer.fullName}: ${layer.entries} entries, ${(layer.dataBytes / 1e6).toFixed(1)} MB of data, ${(layer.metadataBytes / 1e3).toFixed(0)} kB of metadata`);
+  progress(
+    `  ${layer.fullName}: ${layer.entries} entries, ${(layer.dataBytes / 1e6).toFixed(1)} MB of data, ${(layer.metadataBytes / 1e3).toFixed(0)} kB of metadata`,
+  );
 }
 
 async function builtFromOf(client: DSecClient, fullName: string): Promise<string | undefined> {

@@ -31,10 +31,19 @@ export class Scratch implements Disposable {
 /** The package's source from PyPI, with a one-line bug in it. @returns a directory that holds /workspace */
 export async function workspaceTree(scratch: Scratch): Promise<string> {
   const download = join(scratch.dir, "sdist");
-  await pip(["download", "--no-deps", "--no-binary", project.name, "-d", download, `${project.name}==${project.version}`]);
+  await pip([
+    "download",
+    "--no-deps",
+    "--no-binary",
+    project.name,
+    "-d",
+    download,
+    `${project.name}==${project.version}`,
+  ]);
   const archive = join(download, readdirSync(download).find((name) => name.endsWith(".tar.gz")) ?? "");
   const sum = createHash("sha256").update(readFileSync(archive)).digest("hex");
-  if (sum !== project.sha256) throw new DsecError("ARCHIVE_INVALID", `${archive} has the SHA-256 ${sum}, not ${project.sha256}`);
+  if (sum !== project.sha256)
+    throw new DsecError("ARCHIVE_INVALID", `${archive} has the SHA-256 ${sum}, not ${project.sha256}`);
   const tree = join(scratch.dir, "workspace-layer");
   const source = join(tree, "workspace");
   mkdirSync(source, { recursive: true });
@@ -51,7 +60,14 @@ export async function toolkitTree(scratch: Scratch): Promise<string> {
   const tree = join(scratch.dir, "toolkit-layer");
   const to = join(tree, "opt/toolkit");
   mkdirSync(to, { recursive: true });
-  await pip(["install", "--no-compile", "--only-binary=:all:", "--target", to, `${testTool.name}==${testTool.version}`]);
+  await pip([
+    "install",
+    "--no-compile",
+    "--only-binary=:all:",
+    "--target",
+    to,
+    `${testTool.name}==${testTool.version}`,
+  ]);
   return tree;
 }
 
@@ -68,6 +84,9 @@ async function pip(args: readonly string[]): Promise<void> {
     });
   } catch (error) {
     const { stderr = "", message } = error as { stderr?: string; message: string };
-    throw new DsecError("UNAVAILABLE", `pip ${args[0]} ${args.at(-1)} failed: ${stderr.trim().split("\n").slice(-3).join(" ") || message}`);
+    throw new DsecError(
+      "UNAVAILABLE",
+      `pip ${args[0]} ${args.at(-1)} failed: ${stderr.trim().split("\n").slice(-3).join(" ") || message}`,
+    );
   }
 }

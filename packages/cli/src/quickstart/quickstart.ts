@@ -8,12 +8,17 @@ import { environment, project } from "./material.ts";
 
 const source = `/workspace/${project.file}`;
 const pytest = ["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "toolz"] as const;
-const quickCheck = ["python3", "-c", "import toolz; assert list(toolz.take(2, [1, 2, 3])) == [1, 2]; print('right')"] as const;
+const quickCheck = [
+  "python3",
+  "-c",
+  "import toolz; assert list(toolz.take(2, [1, 2, 3])) == [1, 2]; print('right')",
+] as const;
 
 /** Starts the platform and does its main job once, in the open: an agent's work on a real package, then many at once. */
 export async function quickstart(options: UpOptions & { count?: number }): Promise<void> {
   const from = performance.now();
-  const progress = (line: string) => console.log(`[${((performance.now() - from) / 1000).toFixed(1).padStart(5)} s] ${line}`);
+  const progress = (line: string) =>
+    console.log(`[${((performance.now() - from) / 1000).toFixed(1).padStart(5)} s] ${line}`);
   progress("starting the platform");
   const { state, attached, configFile } = await upDetached(options, progress);
   progress(attached ? `it was up: ${state.address}` : `up: ${state.address}`);
@@ -36,11 +41,20 @@ export async function quickstart(options: UpOptions & { count?: number }): Promi
     await sandbox.files.write(source, mended);
     return (await sandbox.exec(quickCheck)).stdout === "right\n";
   });
-  progress(`  ${report.ready} ready in ${report.createSeconds.toFixed(2)} s (${rate(report.ready, report.createSeconds)}), all alive together`);
-  progress(`  ${report.right} checks right in ${report.workSeconds.toFixed(2)} s (${rate(report.right, report.workSeconds)})`);
-  progress(`  ${report.ready} stopped in ${report.stopSeconds.toFixed(2)} s (${rate(report.ready, report.stopSeconds)})`);
+  progress(
+    `  ${report.ready} ready in ${report.createSeconds.toFixed(2)} s (${rate(report.ready, report.createSeconds)}), all alive together`,
+  );
+  progress(
+    `  ${report.right} checks right in ${report.workSeconds.toFixed(2)} s (${rate(report.right, report.workSeconds)})`,
+  );
+  progress(
+    `  ${report.ready} stopped in ${report.stopSeconds.toFixed(2)} s (${rate(report.ready, report.stopSeconds)})`,
+  );
   if (report.right !== count) {
-    throw new DsecError("INTERNAL", `only ${report.right} of ${count} came out right${report.failed[0] ? `; the first failure: ${report.failed[0]}` : ""}`);
+    throw new DsecError(
+      "INTERNAL",
+      `only ${report.right} of ${count} came out right${report.failed[0] ? `; the first failure: ${report.failed[0]}` : ""}`,
+    );
   }
   progress("done; the platform stays up");
   for (const line of farewell(state.address, configFile, options)) console.log(line);
@@ -72,13 +86,18 @@ function tests(sandbox: Sandbox): Promise<CommandResult> {
 }
 
 function unexpected(what: string, result: CommandResult): DsecError {
-  return new DsecError("INTERNAL", `${what}; they ended with ${result.exitCode ?? result.signal}:\n${`${result.stdout}${result.stderr}`.slice(-2000)}`);
+  return new DsecError(
+    "INTERNAL",
+    `${what}; they ended with ${result.exitCode ?? result.signal}:\n${`${result.stdout}${result.stderr}`.slice(-2000)}`,
+  );
 }
 
 /** What comes from inside is escaped before it is shown. */
 function lastLine(result: CommandResult): string {
   const lines = result.stdout.trimEnd().split("\n");
-  return JSON.stringify(lines.at(-1) ?? "").slice(1, -1).slice(0, 120);
+  return JSON.stringify(lines.at(-1) ?? "")
+    .slice(1, -1)
+    .slice(0, 120);
 }
 
 function rate(count: number, seconds: number): string {

@@ -8,7 +8,8 @@ import type { Step, Tools } from "./suite.ts";
 function nodeTool(name: string, program: string, args: readonly string[]): Step {
   return {
     name,
-    run: async ({ run, root }) => verdict(await run(process.execPath, [join(root, program), ...args], { withinMs: 300_000 })),
+    run: async ({ run, root }) =>
+      verdict(await run(process.execPath, [join(root, program), ...args], { withinMs: 300_000 })),
   };
 }
 
@@ -40,7 +41,16 @@ export const checkSteps: readonly Step[] = [
   nodeTool("protocol descriptions (buf lint)", "node_modules/@bufbuild/buf/bin/buf", ["lint"]),
   { name: "generated code is fresh", run: checkGenerated },
   cargoCheck("format of the native programs (cargo fmt)", "fmt", ["fmt", "--all", "--check"]),
-  cargoCheck("lint of the native programs (clippy)", "clippy", ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"]),
+  cargoCheck("lint of the native programs (clippy)", "clippy", [
+    "clippy",
+    "--workspace",
+    "--all-targets",
+    "--locked",
+    "--quiet",
+    "--",
+    "-D",
+    "warnings",
+  ]),
 ];
 
 /** dependency-cruiser over the packages below `root`, with this checkout's rules and tools. */
@@ -60,11 +70,16 @@ export function checkWalls(run: Tools["run"], root: string): Promise<Ended> {
 async function checkGenerated({ run, root, scratch, env }: Tools): Promise<Counts> {
   const copy = join(scratch, "generated");
   mkdirSync(copy);
-  for (const name of ["proto", "buf.yaml", "buf.gen.yaml", "package.json"]) cpSync(join(root, name), join(copy, name), { recursive: true });
+  for (const name of ["proto", "buf.yaml", "buf.gen.yaml", "package.json"])
+    cpSync(join(root, name), join(copy, name), { recursive: true });
   symlinkSync(join(root, "node_modules"), join(copy, "node_modules"));
   // buf finds its plugin on PATH.
   const path = `${join(root, "node_modules/.bin")}:${env["PATH"]}`;
-  const made = await run("env", [`PATH=${path}`, process.execPath, join(root, "node_modules/@bufbuild/buf/bin/buf"), "generate"], { cwd: copy });
+  const made = await run(
+    "env",
+    [`PATH=${path}`, process.execPath, join(root, "node_modules/@bufbuild/buf/bin/buf"), "generate"],
+    { cwd: copy },
+  );
   if (made.status !== 0) return verdict(made);
   const stale = differences(join(copy, "packages/api/src/gen"), join(root, "packages/api/src/gen"));
   for (const file of stale) console.log(`not as proto/ would make it: packages/api/src/gen/${file}; run ./dsec gen`);

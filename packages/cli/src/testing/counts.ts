@@ -23,7 +23,9 @@ export function countCargo(output: string, status: number): Counts {
     passed += Number(match[1]);
     failed += Number(match[2]);
   }
-  const skipped = [...output.matchAll(/^test (.+?) \.\.\. ignored(?:, (.*))?$/gm)].map((match) => `${match[1]}: ${match[2] ?? "ignored"}`);
+  const skipped = [...output.matchAll(/^test (.+?) \.\.\. ignored(?:, (.*))?$/gm)].map(
+    (match) => `${match[1]}: ${match[2] ?? "ignored"}`,
+  );
   if (status !== 0 && failed === 0) failed = 1;
   return { passed, failed, skipped };
 }
@@ -33,7 +35,11 @@ interface VitestReport {
   readonly testResults: readonly {
     readonly name: string;
     readonly status: string;
-    readonly assertionResults: readonly { readonly fullName: string; readonly status: string; readonly meta?: { readonly skip?: string } }[];
+    readonly assertionResults: readonly {
+      readonly fullName: string;
+      readonly status: string;
+      readonly meta?: { readonly skip?: string };
+    }[];
   }[];
 }
 

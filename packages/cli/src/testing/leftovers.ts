@@ -19,7 +19,11 @@ export function look(): Traces {
     mounts: new Set(mountsOf("self")),
     cgroups: new Set(cgroups()),
     networkNamespaces: new Set(names("/run/netns").map((name) => `/run/netns/${name}`)),
-    runDirs: new Set(names("/run").filter((name) => name.startsWith("dsec-")).map((name) => `/run/${name}`)),
+    runDirs: new Set(
+      names("/run")
+        .filter((name) => name.startsWith("dsec-"))
+        .map((name) => `/run/${name}`),
+    ),
     loops: new Set(loops()),
   };
 }
@@ -35,7 +39,8 @@ export function leftBehind(before: Traces, mark: string, temporary: string): str
     for (const name of now[kind]) if (!before[kind].has(name)) found.push(`${kind}: ${name}`);
   }
   for (const pid of allPids()) {
-    if (pid !== process.pid && environmentOf(pid).includes(`${runVariable}=${mark}`)) found.push(`process: ${pid} ${commandLine(pid)}`);
+    if (pid !== process.pid && environmentOf(pid).includes(`${runVariable}=${mark}`))
+      found.push(`process: ${pid} ${commandLine(pid)}`);
   }
   for (const name of names(temporary)) {
     // Caches of the tools themselves, not of a test.

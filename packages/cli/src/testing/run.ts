@@ -19,7 +19,12 @@ export interface RunOptions {
 /** Runs a program to its end. */
 export function run(file: string, args: readonly string[], options: RunOptions): Promise<Ended> {
   return new Promise((resolve) => {
-    const child = spawn(file, args, { cwd: options.cwd, env: options.env, stdio: ["ignore", "pipe", "pipe"], detached: true });
+    const child = spawn(file, args, {
+      cwd: options.cwd,
+      env: options.env,
+      stdio: ["ignore", "pipe", "pipe"],
+      detached: true,
+    });
     let output = "";
     const take = (data: Buffer) => {
       output += data.toString("utf8");

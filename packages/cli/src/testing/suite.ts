@@ -28,7 +28,11 @@ export interface Tools {
   readonly scratch: string;
   readonly pattern: string | undefined;
   /** Runs a program in the checkout. */
-  readonly run: (file: string, args: readonly string[], options?: { cwd?: string; show?: boolean; withinMs?: number }) => Promise<Ended>;
+  readonly run: (
+    file: string,
+    args: readonly string[],
+    options?: { cwd?: string; show?: boolean; withinMs?: number },
+  ) => Promise<Ended>;
 }
 
 const minute = 60_000;
@@ -87,7 +91,8 @@ async function runStep(step: Step, tools: Tools): Promise<Counts> {
 function suiteEnv(mark: string, scratch: string, temporary: string, all: boolean): NodeJS.ProcessEnv {
   const env: NodeJS.ProcessEnv = { ...process.env };
   for (const name of Object.keys(env)) if (/^DSEC_(?!ROOT$|NODE$|DATABASE)/.test(name)) delete env[name];
-  env["PATH"] = `${dirname(process.execPath)}:${env["PATH"] ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}`;
+  env["PATH"] =
+    `${dirname(process.execPath)}:${env["PATH"] ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}`;
   env["HOME"] ??= "/root";
   env["XDG_CONFIG_HOME"] = join(scratch, "config");
   env["TMPDIR"] = temporary;
@@ -102,7 +107,11 @@ const cargoTests: Step = {
   name: "tests of the native programs (cargo test)",
   run: async ({ run, root, pattern }) => {
     const args = ["test", "--workspace", "--locked", "--no-fail-fast", ...(pattern === undefined ? [] : [pattern])];
-    const { status, output } = await run(cargoProgram(), args, { cwd: join(root, "native"), show: true, withinMs: 60 * minute });
+    const { status, output } = await run(cargoProgram(), args, {
+      cwd: join(root, "native"),
+      show: true,
+      withinMs: 60 * minute,
+    });
     return countCargo(output, status);
   },
 };
@@ -111,7 +120,13 @@ const vitestTests: Step = {
   name: "tests of the packages (vitest)",
   run: async ({ run, scratch, pattern }) => {
     const report = join(scratch, "vitest.json");
-    const args = ["node_modules/vitest/vitest.mjs", "run", "--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
+    const args = [
+      "node_modules/vitest/vitest.mjs",
+      "run",
+      "--reporter=default",
+      "--reporter=json",
+      `--outputFile.json=${report}`,
+    ];
     if (pattern !== undefined) args.push("--passWithNoTests", pattern);
     const { status } = await run(process.execPath, args, { show: true, withinMs: 60 * minute });
     return countVitest(existsSync(report) ? readFileSync(report, "utf8") : undefined, status);

@@ -2,5 +2,6 @@
 import { registerHooks } from "node:module";
 
 registerHooks({
-  resolve: (specifier, context, next) => next(specifier.replace(/^typescript(?=$|\/)/, "@typescript/typescript6"), context),
+  resolve: (specifier, context, next) =>
+    next(specifier.replace(/^typescript(?=$|\/)/, "@typescript/typescript6"), context),
 });

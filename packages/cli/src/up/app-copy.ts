@@ -1,6 +1,17 @@
 import { execFileSync } from "node:child_process";
 import { createHash, type Hash } from "node:crypto";
-import { chmodSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { DsecError } from "@dsec/api";
 import { treeRoot } from "./layout.ts";
@@ -32,7 +43,8 @@ function sources(): Sources {
     bash: process.env["DSEC_BASH"] ?? "/bin/bash-static",
   };
   for (const [what, file] of Object.entries(found)) {
-    if (!existsSync(file)) throw new DsecError("NODE_UNFIT", `${what} is missing (${file}); \`./dsec up\` builds and installs it`);
+    if (!existsSync(file))
+      throw new DsecError("NODE_UNFIT", `${what} is missing (${file}); \`./dsec up\` builds and installs it`);
   }
   return found;
 }
@@ -76,7 +88,8 @@ function fill(to: string, from: Sources): void {
     chmodSync(join(to, "bin", name), 0o755);
   }
   for (const name of packageNames()) {
-    for (const part of ["package.json", "src"]) copyReadable(join(treeRoot, "packages", name, part), join(to, "packages", name, part));
+    for (const part of ["package.json", "src"])
+      copyReadable(join(treeRoot, "packages", name, part), join(to, "packages", name, part));
   }
   copyReadable(join(treeRoot, "package.json"), join(to, "package.json"));
   for (const path of productionPackages()) copyReadable(join(treeRoot, path), join(to, path), path);
@@ -86,7 +99,9 @@ function fill(to: string, from: Sources): void {
 
 /** Packages of ours that the servers and the client library need; `cli` is with them for the supervisor. */
 function packageNames(): string[] {
-  return readdirSync(join(treeRoot, "packages")).filter((name) => existsSync(join(treeRoot, "packages", name, "package.json")));
+  return readdirSync(join(treeRoot, "packages")).filter((name) =>
+    existsSync(join(treeRoot, "packages", name, "package.json")),
+  );
 }
 
 /** Paths below the root of the npm packages that are no development ones, as the lock file says. */

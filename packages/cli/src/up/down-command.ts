@@ -75,7 +75,8 @@ async function stopByApi(state: UpState, progress: (line: string) => void): Prom
 async function endProcess(who: { pid: number; startTime: string }): Promise<void> {
   process.kill(who.pid, "SIGTERM");
   for (let waited = 0; isAlive(who); waited += 50) {
-    if (waited > 30_000) throw new DsecError("INTERNAL", `the supervisor (PID ${who.pid}) did not end within 30 s of SIGTERM`);
+    if (waited > 30_000)
+      throw new DsecError("INTERNAL", `the supervisor (PID ${who.pid}) did not end within 30 s of SIGTERM`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

@@ -72,7 +72,11 @@ function directoriesBelow(dir: string): string[] {
 
 function readPids(file: string): number[] {
   try {
-    return readFileSync(file, "utf8").split("\n").filter(Boolean).map(Number).filter((pid) => pid > 0);
+    return readFileSync(file, "utf8")
+      .split("\n")
+      .filter(Boolean)
+      .map(Number)
+      .filter((pid) => pid > 0);
   } catch {
     return [];
   }

@@ -18,9 +18,14 @@ export class HeldLock implements AsyncDisposable {
     // Root's alone: a lock file that others can open is one that they can hold.
     closeSync(openSync(file, "a", 0o600));
     const wait = waitSeconds > 0 ? ["-w", String(waitSeconds)] : ["-n"];
-    const child = spawn("flock", [...wait, "-E", "75", "-F", file, "cat"], { stdio: ["pipe", "pipe", "ignore"], detached: true });
+    const child = spawn("flock", [...wait, "-E", "75", "-F", file, "cat"], {
+      stdio: ["pipe", "pipe", "ignore"],
+      detached: true,
+    });
     const taken = await new Promise<boolean>((resolve, reject) => {
-      child.once("error", (cause) => reject(new DsecError("NODE_UNFIT", "the program `flock` (util-linux) is missing", { cause })));
+      child.once("error", (cause) =>
+        reject(new DsecError("NODE_UNFIT", "the program `flock` (util-linux) is missing", { cause })),
+      );
       child.once("exit", (code) => {
         if (code === 75) resolve(false);
         else reject(new DsecError("NODE_UNFIT", `flock on ${file} failed with ${code}`));

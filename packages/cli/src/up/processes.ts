@@ -18,7 +18,9 @@ export function isAlive(who: { pid: number; startTime: string }): boolean {
 
 /** All process IDs, oldest directory entry first. */
 export function allPids(): number[] {
-  return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map(Number);
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
 }
 
 /** The command line of a process for people, at most 100 characters. */
@@ -49,7 +51,8 @@ export function listenersOn(port: number): number[] {
       const fields = line.trim().split(/\s+/);
       const local = fields[1]?.split(":")[1];
       // 0A: LISTEN.
-      if (local !== undefined && Number.parseInt(local, 16) === port && fields[3] === "0A" && fields[9]) inodes.add(fields[9]);
+      if (local !== undefined && Number.parseInt(local, 16) === port && fields[3] === "0A" && fields[9])
+        inodes.add(fields[9]);
     }
   }
   if (inodes.size === 0) return [];

@@ -62,7 +62,10 @@ export async function reserveRanges(edges: readonly string[], slots: number, dat
     for (const edge of edges) {
       const old = all.find((range) => range.edge === edge);
       if (old && old.dataDir !== dataDir) {
-        throw new DsecError("DATA_DIR_IN_USE", `the edge name "${edge}" of ${dataDir} is in use for ${old.dataDir}: one is a copy of the other`);
+        throw new DsecError(
+          "DATA_DIR_IN_USE",
+          `the edge name "${edge}" of ${dataDir} is in use for ${old.dataDir}: one is a copy of the other`,
+        );
       }
       if (old && old.slots >= slots) {
         mine.push(old);
@@ -71,7 +74,10 @@ export async function reserveRanges(edges: readonly string[], slots: number, dat
       const others = all.filter((range) => range.edge !== edge);
       const uidStart = firstFree([...takenByMachine(), ...others.map(spanOf)], slots * (idsPerSlot + 1));
       if (uidStart === undefined) {
-        throw new DsecError("NODE_UNFIT", `no ${slots * (idsPerSlot + 1)} user IDs are free for the edge "${edge}": ask for fewer --slots, or end another platform`);
+        throw new DsecError(
+          "NODE_UNFIT",
+          `no ${slots * (idsPerSlot + 1)} user IDs are free for the edge "${edge}": ask for fewer --slots, or end another platform`,
+        );
       }
       const made = { edge, uidStart, slots, dataDir };
       all.splice(0, all.length, ...others, made);

@@ -31,7 +31,10 @@ export class RotatingLog {
   }
 
   #rotate(): void {
-    for (const [from, to] of [[`${this.file}.1`, `${this.file}.2`], [this.file, `${this.file}.1`]] as const) {
+    for (const [from, to] of [
+      [`${this.file}.1`, `${this.file}.2`],
+      [this.file, `${this.file}.1`],
+    ] as const) {
       try {
         renameSync(from, to);
       } catch {

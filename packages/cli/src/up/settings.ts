@@ -29,7 +29,14 @@ export function programsOf(plan: Plan, socketIsThere: (path: string) => boolean)
       file: plan.app.hostd,
       args: [
         ...["--edge", range.edge, "--run-dir", runDir, "--data-dir", plan.dataDir],
-        ...["--edge-uid", String(plan.server.uid), "--uid-start", String(range.uidStart), "--slots", String(range.slots)],
+        ...[
+          "--edge-uid",
+          String(plan.server.uid),
+          "--uid-start",
+          String(range.uidStart),
+          "--slots",
+          String(range.slots),
+        ],
         ...["--bash", plan.app.bash],
       ],
       cwd: "/",
@@ -73,7 +80,13 @@ function nodeProgram(plan: Plan, name: string, main: string, config: string): Pr
   return {
     name,
     file: plan.app.node,
-    args: ["--disable-warning=ExperimentalWarning", "--max-semi-space-size=32", join(plan.app.dir, main), "--config", config],
+    args: [
+      "--disable-warning=ExperimentalWarning",
+      "--max-semi-space-size=32",
+      join(plan.app.dir, main),
+      "--config",
+      config,
+    ],
     cwd: plan.app.dir,
     // Nothing of the caller's environment: it may hold secrets, and proxies that the servers must not use.
     env: {

@@ -27,7 +27,8 @@ export async function status(options: UpOptions): Promise<Status> {
 
 export function describe(result: Status, dataDir: string): string[] {
   const { platform } = result;
-  if (!platform) return [result.up ? `starting on ${dataDir}` : `down: nothing runs on ${dataDir}; \`./dsec up\` starts it`];
+  if (!platform)
+    return [result.up ? `starting on ${dataDir}` : `down: nothing runs on ${dataDir}; \`./dsec up\` starts it`];
   const lines = [
     `${result.state}: ${platform.address}, PID ${platform.pid}, since ${new Date(platform.startedAtMs).toISOString()}`,
     `data ${platform.dataDir}, sockets ${platform.runDir}, started from ${platform.checkout}`,

@@ -22,7 +22,9 @@ process.on("SIGHUP", () => {});
 process.on("disconnect", () => {});
 
 try {
-  supervisor = await Supervisor.start(JSON.parse(process.argv[2] ?? "{}") as UpOptions, (progress) => tell({ progress }));
+  supervisor = await Supervisor.start(JSON.parse(process.argv[2] ?? "{}") as UpOptions, (progress) =>
+    tell({ progress }),
+  );
   if (asked) await end();
   tell({ ready: true });
   if (process.connected) process.disconnect();

@@ -6,7 +6,17 @@ import { copyApp, dropOldCopies } from "./app-copy.ts";
 import { edgeNames, ensureKeys, prepareDataDir, writeHolder } from "./data-dir.ts";
 import { raisePidMax } from "./ending.ts";
 import { HeldLock } from "./held-lock.ts";
-import { checkVersion, defaultPort, type Holder, host, lockFile, placesOf, readHolder, treeRoot, type UpOptions } from "./layout.ts";
+import {
+  checkVersion,
+  defaultPort,
+  type Holder,
+  host,
+  lockFile,
+  placesOf,
+  readHolder,
+  treeRoot,
+  type UpOptions,
+} from "./layout.ts";
 import { commandLine, listenersOn, startTime } from "./processes.ts";
 import { reserveRanges } from "./ranges.ts";
 import { RotatingLog } from "./rotating-log.ts";
@@ -56,7 +66,8 @@ export class Supervisor {
       return await startLocked(places, options, progress, (state) => new Supervisor(lock, state));
     } catch (error) {
       // What was refused leaves no trace.
-      if (made && !existsSync(join(places.dataDir, "VERSION"))) rmSync(places.dataDir, { recursive: true, force: true });
+      if (made && !existsSync(join(places.dataDir, "VERSION")))
+        rmSync(places.dataDir, { recursive: true, force: true });
       await lock.release();
       throw error;
     }
@@ -74,7 +85,10 @@ export class Supervisor {
     this.#watched.push(watched);
     if (!(await watched.waitReady(readyWithinMs))) {
       const why = watched.state.lastExit || `not ready after ${readyWithinMs / 1000} s`;
-      throw new DsecError("START_FAILED", `${program.name} did not start (${why}); its log is ${log.file} and ends:\n${lastLines(watched.tail)}`);
+      throw new DsecError(
+        "START_FAILED",
+        `${program.name} did not start (${why}); its log is ${log.file} and ends:\n${lastLines(watched.tail)}`,
+      );
     }
   }
 
@@ -112,7 +126,11 @@ async function startLocked(
   writeHolder(holder);
   raisePidMax();
   const names = edgeNames(dataDir, holder.edges);
-  const ranges = await reserveRanges(names, options.slots ?? Math.max(64, Math.floor(defaultSlots / names.length)), dataDir);
+  const ranges = await reserveRanges(
+    names,
+    options.slots ?? Math.max(64, Math.floor(defaultSlots / names.length)),
+    dataDir,
+  );
   const app = copyApp(dataDir, progress);
   dropOldCopies(dataDir, app.hash);
   prepareRunDirs(runDir, names, server);
@@ -136,7 +154,10 @@ async function startLocked(
   const changed = () => writeState(supervisor.state());
   try {
     // The apiserver opens its database meanwhile: it needs no edge to start.
-    const groups = [...ranges.map(({ edge }) => programs.filter(({ name }) => name.endsWith(`-${edge}`))), programs.slice(-1)];
+    const groups = [
+      ...ranges.map(({ edge }) => programs.filter(({ name }) => name.endsWith(`-${edge}`))),
+      programs.slice(-1),
+    ];
     progress(`starting ${programs.map(({ name }) => name).join(", ")}`);
     const results = await Promise.allSettled(
       groups.map(async (group) => {
@@ -175,9 +196,13 @@ async function refuseBusyPort(port: number): Promise<void> {
     probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve(undefined)));
   });
   if (!problem) return;
-  if (problem.code !== "EADDRINUSE") throw new DsecError("INVALID_ARGUMENT", `port ${port} cannot be used: ${problem.message}`);
+  if (problem.code !== "EADDRINUSE")
+    throw new DsecError("INVALID_ARGUMENT", `port ${port} cannot be used: ${problem.message}`);
   const who = listenersOn(port).map((pid) => `PID ${pid} (${commandLine(pid)})`);
-  throw new DsecError("PORT_IN_USE", `port ${port} is in use by ${who.join(", ") || "a process outside this container"}`);
+  throw new DsecError(
+    "PORT_IN_USE",
+    `port ${port} is in use by ${who.join(", ") || "a process outside this container"}`,
+  );
 }
 
 function isSocket(path: string): boolean {
@@ -189,5 +214,10 @@ function isSocket(path: string): boolean {
 }
 
 function lastLines(text: string): string {
-  return text.trimEnd().split("\n").slice(-8).map((line) => `    ${line.slice(0, 300)}`).join("\n");
+  return text
+    .trimEnd()
+    .split("\n")
+    .slice(-8)
+    .map((line) => `    ${line.slice(0, 300)}`)
+    .join("\n");
 }

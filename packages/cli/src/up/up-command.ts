@@ -10,7 +10,11 @@ import { AlreadyUp, Supervisor } from "./supervisor.ts";
 import { requireRoot } from "./users.ts";
 
 /** What a detached supervisor tells the command that started it. */
-export type Message = { progress: string } | { ready: true } | { failed: { reason: string; message: string } } | { already: true };
+export type Message =
+  | { progress: string }
+  | { ready: true }
+  | { failed: { reason: string; message: string } }
+  | { already: true };
 
 export interface UpResult {
   readonly state: UpState;
@@ -43,7 +47,12 @@ export async function upDetached(options: UpOptions, progress: (line: string) =>
       else resolve(message);
     });
     child.once("exit", (code, signal) =>
-      resolve({ failed: { reason: "START_FAILED", message: `the supervisor ended (${signal ?? code}); see ${dataDir}/logs/up.log` } }),
+      resolve({
+        failed: {
+          reason: "START_FAILED",
+          message: `the supervisor ended (${signal ?? code}); see ${dataDir}/logs/up.log`,
+        },
+      }),
     );
   });
   child.removeAllListeners();
@@ -55,7 +64,11 @@ export async function upDetached(options: UpOptions, progress: (line: string) =>
 }
 
 /** Starts the platform and stays until a signal comes; then the servers end and sandboxes live on. */
-export async function upForeground(options: UpOptions, progress: (line: string) => void, onReady: (up: UpResult) => void): Promise<void> {
+export async function upForeground(
+  options: UpOptions,
+  progress: (line: string) => void,
+  onReady: (up: UpResult) => void,
+): Promise<void> {
   requireRoot("up");
   let signal = "";
   let wake = () => {};
@@ -92,7 +105,11 @@ function livingHolder(dataDir: string): Holder | undefined {
 }
 
 /** The platform that is up already, unless something else was asked of it. */
-async function attach(options: UpOptions, holder: Holder | undefined, progress: (line: string) => void): Promise<UpResult> {
+async function attach(
+  options: UpOptions,
+  holder: Holder | undefined,
+  progress: (line: string) => void,
+): Promise<UpResult> {
   const { dataDir } = placesOf(options);
   if (!holder) throw new DsecError("DATA_DIR_IN_USE", `${dataDir} is locked by a process that has not said who it is`);
   const differs = [
@@ -101,13 +118,21 @@ async function attach(options: UpOptions, holder: Holder | undefined, progress: 
     options.runDir !== undefined && placesOf(options).runDir !== holder.runDir ? `run directory ${holder.runDir}` : "",
   ].filter(Boolean);
   if (differs.length > 0) {
-    throw new DsecError("DATA_DIR_IN_USE", `${dataDir} is in use by PID ${holder.pid} from ${holder.checkout}, with ${differs.join(", ")}`);
+    throw new DsecError(
+      "DATA_DIR_IN_USE",
+      `${dataDir} is in use by PID ${holder.pid} from ${holder.checkout}, with ${differs.join(", ")}`,
+    );
   }
   let waited = 0;
   while (!runningState(holder.runDir)?.ready) {
-    if (!isAlive(holder)) throw new DsecError("START_FAILED", `the platform that was starting (PID ${holder.pid}) ended; see ${dataDir}/logs`);
+    if (!isAlive(holder))
+      throw new DsecError(
+        "START_FAILED",
+        `the platform that was starting (PID ${holder.pid}) ended; see ${dataDir}/logs`,
+      );
     if (waited === 0) progress(`PID ${holder.pid} is starting it; waiting`);
-    if (waited > 90_000) throw new DsecError("START_FAILED", `PID ${holder.pid} has been starting for 90 s; see ${dataDir}/logs`);
+    if (waited > 90_000)
+      throw new DsecError("START_FAILED", `PID ${holder.pid} has been starting for 90 s; see ${dataDir}/logs`);
     await new Promise((resolve) => setTimeout(resolve, 100));
     waited += 100;
   }

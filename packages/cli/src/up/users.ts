@@ -16,7 +16,8 @@ export function findUser(nameOrUid: string | number): User | undefined {
   for (const line of readFileSync("/etc/passwd", "utf8").split("\n")) {
     const [name, , uid, gid, , home] = line.split(":");
     if (name === undefined || uid === undefined || gid === undefined) continue;
-    if (name === nameOrUid || Number(uid) === nameOrUid) return { name, uid: Number(uid), gid: Number(gid), home: home ?? "/" };
+    if (name === nameOrUid || Number(uid) === nameOrUid)
+      return { name, uid: Number(uid), gid: Number(gid), home: home ?? "/" };
   }
   return undefined;
 }
@@ -27,12 +28,26 @@ export function ensureServerUser(name = "dsec"): User {
   if (there) return there;
   try {
     // useradd is in Debian's `passwd`, which a bare root has; adduser is not there.
-    execFileSync("useradd", ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", name], {
-      stdio: ["ignore", "ignore", "pipe"],
-    });
+    execFileSync(
+      "useradd",
+      [
+        "--system",
+        "--user-group",
+        "--no-create-home",
+        "--home-dir",
+        "/nonexistent",
+        "--shell",
+        "/usr/sbin/nologin",
+        name,
+      ],
+      {
+        stdio: ["ignore", "ignore", "pipe"],
+      },
+    );
   } catch (cause) {
     // Two at once: the other one may have made it.
-    if (!findUser(name)) throw new DsecError("NODE_UNFIT", `the user "${name}" could not be made with useradd`, { cause });
+    if (!findUser(name))
+      throw new DsecError("NODE_UNFIT", `the user "${name}" could not be made with useradd`, { cause });
   }
   const made = findUser(name);
   if (!made) throw new DsecError("NODE_UNFIT", `useradd made no user "${name}" in /etc/passwd`);
@@ -58,5 +73,6 @@ export function configDirOf(user: User): string {
 }
 
 export function requireRoot(what: string): void {
-  if (process.getuid?.() !== 0) throw new DsecError("NOT_ROOT", `${what} starts processes and makes namespaces as root`);
+  if (process.getuid?.() !== 0)
+    throw new DsecError("NOT_ROOT", `${what} starts processes and makes namespaces as root`);
 }

@@ -151,7 +151,9 @@ export class Watched {
     this.#quickEnds = livedMs < 5000 ? this.#quickEnds + 1 : 0;
     this.#state = "restarting";
     const waitMs = Math.min(1000, 50 * 2 ** Math.min(this.#quickEnds, 5));
-    this.#log.write(`${JSON.stringify({ time: Date.now(), msg: `${this.program.name} ended (${why}); started again in ${waitMs} ms` })}\n`);
+    this.#log.write(
+      `${JSON.stringify({ time: Date.now(), msg: `${this.program.name} ended (${why}); started again in ${waitMs} ms` })}\n`,
+    );
     this.#timer = setTimeout(() => this.#start(), waitMs);
     this.#notify();
   }

@@ -3,7 +3,18 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 
 const launcher = join(import.meta.dirname, "../../../../dsec");
-const subjects = ["root", "system", "kernel", "mounts", "namespaces", "loop devices", "cgroups", "overlay", "erofs", "btrfs"];
+const subjects = [
+  "root",
+  "system",
+  "kernel",
+  "mounts",
+  "namespaces",
+  "loop devices",
+  "cgroups",
+  "overlay",
+  "erofs",
+  "btrfs",
+];
 
 /** Without Node, HOME and TERM. */
 function doctor(...args: string[]) {
@@ -19,7 +30,8 @@ test("says one line a subject and what is not tried", () => {
   const { stdout, stderr, signal } = doctor();
   expect(signal).toBeNull();
   expect(stderr).toBe("");
-  for (const subject of subjects) expect(stdout).toMatch(new RegExp(`^(ok|lost|MISSING|untried) +${subject}: .+$`, "m"));
+  for (const subject of subjects)
+    expect(stdout).toMatch(new RegExp(`^(ok|lost|MISSING|untried) +${subject}: .+$`, "m"));
   expect(stdout).toMatch(/^untried +registries: not tried/m);
 });
 

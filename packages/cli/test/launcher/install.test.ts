@@ -1,7 +1,19 @@
 // ./dsec in a checkout of its own, on a machine without Node. `npm` is a stand-in that copies what is on this machine, since
 // tests ask no registry; `./dsec test --all` installs for real.
 import { type ChildProcess, spawn } from "node:child_process";
-import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -19,7 +31,8 @@ beforeEach(() => {
   mkdirSync(bin);
   for (const name of ["dsec", "package.json", "package-lock.json"]) cpSync(join(root, name), join(tree, name));
   for (const name of readdirSync(join(root, "packages"))) {
-    for (const part of ["src", "package.json"]) cpSync(join(root, "packages", name, part), join(tree, "packages", name, part), { recursive: true });
+    for (const part of ["src", "package.json"])
+      cpSync(join(root, "packages", name, part), join(tree, "packages", name, part), { recursive: true });
   }
   // What npm puts beside a package of ours; the stand-in does not.
   for (const name of readdirSync(join(root, "packages"))) {
@@ -27,7 +40,28 @@ beforeEach(() => {
     if (existsSync(own)) symlinkSync(own, join(tree, "packages", name, "node_modules"));
   }
   cpSync(join(root, "bench/package.json"), join(tree, "bench/package.json"));
-  for (const name of ["sh", "cat", "cut", "dirname", "readlink", "sha256sum", "mkdir", "mv", "rm", "id", "uname", "flock", "tail", "find", "sort", "xargs", "cp", "ln", "touch", "sleep"]) {
+  for (const name of [
+    "sh",
+    "cat",
+    "cut",
+    "dirname",
+    "readlink",
+    "sha256sum",
+    "mkdir",
+    "mv",
+    "rm",
+    "id",
+    "uname",
+    "flock",
+    "tail",
+    "find",
+    "sort",
+    "xargs",
+    "cp",
+    "ln",
+    "touch",
+    "sleep",
+  ]) {
     const file = [`/usr/bin/${name}`, `/bin/${name}`].find(existsSync);
     if (file) symlinkSync(file, join(bin, name));
   }
@@ -58,8 +92,16 @@ esac
   chmodSync(join(bin, "npm"), 0o755);
 }
 
-function start(...args: string[]): { child: ChildProcess; ended: Promise<{ status: number | null; stderr: string; stdout: string }> } {
-  const child = spawn(join(tree, "dsec"), args, { cwd: "/", env: { PATH: bin }, stdio: ["ignore", "pipe", "pipe"], detached: true });
+function start(...args: string[]): {
+  child: ChildProcess;
+  ended: Promise<{ status: number | null; stderr: string; stdout: string }>;
+} {
+  const child = spawn(join(tree, "dsec"), args, {
+    cwd: "/",
+    env: { PATH: bin },
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
+  });
   let stdout = "";
   let stderr = "";
   child.stdout?.on("data", (data: Buffer) => {
@@ -75,7 +117,8 @@ function start(...args: string[]): { child: ChildProcess; ended: Promise<{ statu
 }
 
 const dsec = (...args: string[]) => start(...args).ended;
-const npmCalls = () => (existsSync(join(bin, "calls")) ? readFileSync(join(bin, "calls"), "utf8").trim().split("\n") : []);
+const npmCalls = () =>
+  existsSync(join(bin, "calls")) ? readFileSync(join(bin, "calls"), "utf8").trim().split("\n") : [];
 
 /** A data directory that nothing uses: status asks nothing of a platform that runs. */
 const status = ["status", "--json", "--data-dir", "/nonexistent/dsec"];

@@ -19,15 +19,21 @@ test("a node's 3,200 slots fit several times into the 32-bit IDs, and then no mo
 });
 
 test("a free range meets nothing that is taken, and lies within the IDs", () => {
-  const span = fc.tuple(fc.nat(2 ** 32), fc.integer({ min: 1, max: 2 ** 29 })).map(([start, length]) => ({ start, end: start + length }));
+  const span = fc
+    .tuple(fc.nat(2 ** 32), fc.integer({ min: 1, max: 2 ** 29 }))
+    .map(([start, length]) => ({ start, end: start + length }));
   fc.assert(
-    fc.property(fc.array(span, { maxLength: 12 }), fc.integer({ min: 1, max: 3200 * (idsPerSlot + 1) }), (taken, size) => {
-      const start = firstFree(taken, size);
-      if (start === undefined) return;
-      expect(start).toBeGreaterThanOrEqual(1 << 20);
-      expect(start + size).toBeLessThan(2 ** 32 - 1);
-      for (const other of taken) expect(start + size <= other.start || start >= other.end).toBe(true);
-    }),
+    fc.property(
+      fc.array(span, { maxLength: 12 }),
+      fc.integer({ min: 1, max: 3200 * (idsPerSlot + 1) }),
+      (taken, size) => {
+        const start = firstFree(taken, size);
+        if (start === undefined) return;
+        expect(start).toBeGreaterThanOrEqual(1 << 20);
+        expect(start + size).toBeLessThan(2 ** 32 - 1);
+        for (const other of taken) expect(start + size <= other.start || start >= other.end).toBe(true);
+      },
+    ),
     { seed: 20261129 },
   );
 });

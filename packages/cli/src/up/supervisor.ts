@@ -1,6 +1,6 @@
-import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, rmSync } from "node:fs";
+import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, rmSync, statSync } from "node:fs";
 import { createServer } from "node:net";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { DsecError } from "@dsec/api";
 import { copyApp, dropOldCopies } from "./app-copy.ts";
 import { edgeNames, ensureKeys, prepareDataDir, writeHolder } from "./data-dir.ts";
@@ -22,7 +22,7 @@ import { reserveRanges } from "./ranges.ts";
 import { RotatingLog } from "./rotating-log.ts";
 import { programsOf } from "./settings.ts";
 import { runningState, type UpState, writeState } from "./state.ts";
-import { ensureServerUser } from "./users.ts";
+import { ensureServerUser, type User } from "./users.ts";
 import { Watched } from "./watched.ts";
 
 /** Slots of all edges together, unless asked otherwise. */
@@ -113,6 +113,7 @@ async function startLocked(
   const port = options.port ?? defaultPort;
   await refuseBusyPort(port);
   const server = ensureServerUser();
+  requireReachable(dataDir, server);
   prepareDataDir(dataDir, server);
   const holder: Holder = {
     pid: process.pid,
@@ -186,6 +187,21 @@ function prepareRunDirs(runDir: string, edges: readonly string[], server: { uid:
     chmodSync(dir, 0o1770);
     // What a server that was killed left: only a living one may say that it is there.
     for (const name of ["hostd.sock", "edge.sock"]) rmSync(join(dir, name), { force: true });
+  }
+}
+
+/** The servers' user walks to the data directory by its path, so each folder above it must let others through. */
+function requireReachable(dataDir: string, server: User): void {
+  for (let dir = dirname(dataDir); ; dir = dirname(dir)) {
+    const { mode, uid, gid } = statSync(dir);
+    const mayEnter = uid === server.uid ? mode & 0o100 : gid === server.gid ? mode & 0o010 : mode & 0o001;
+    if (!mayEnter) {
+      throw new DsecError(
+        "NODE_UNFIT",
+        `the servers' user "${server.name}" cannot enter ${dir}: allow it (chmod o+x ${dir}), or give another --data-dir`,
+      );
+    }
+    if (dir === dirname(dir)) return;
   }
 }
 

@@ -116,19 +116,18 @@ export class CommandStream implements AsyncIterable<OutputChunk> {
       stdoutOffset: BigInt(this.#offsets.stdout),
       stderrOffset: BigInt(this.#offsets.stderr),
     });
-    const { response, finish } = await this.#calls.http.open({
+    const { body, finish } = await this.#calls.http.openLong({
       method: "POST",
       path: `/${CommandService.typeName}/Stream`,
       headers: { "content-type": "application/connect+proto", "connect-protocol-version": "1" },
       body: envelope(toBinary(StreamRequestSchema, message)),
       sandboxId,
       signal,
-      long: true,
     });
     const parser = new StreamParser();
     try {
       const events: CommandEvent[] = [];
-      for await (const part of response as AsyncIterable<Buffer>) {
+      for await (const part of body) {
         let failure: unknown;
         try {
           parser.push(part, events);
@@ -153,7 +152,6 @@ export class CommandStream implements AsyncIterable<OutputChunk> {
       throw new ConnectionError(`the stream broke: ${(error as Error).message}`, true, error);
     } finally {
       finish();
-      if (!parser.finished) response.destroy();
     }
   }
 }

@@ -94,8 +94,12 @@ test("64 MiB of output and input go through whole", async () => {
 test("onStdout and onStderr see what the result holds", async () => {
   const seen = { out: "", err: "" };
   const result = await on.sandbox.runShell("echo a; echo b >&2", {
-    onStdout: (data) => void (seen.out += Buffer.from(data).toString()),
-    onStderr: (data) => void (seen.err += Buffer.from(data).toString()),
+    onStdout: (data) => {
+      seen.out += Buffer.from(data).toString();
+    },
+    onStderr: (data) => {
+      seen.err += Buffer.from(data).toString();
+    },
   });
   expect([seen.out, seen.err, result.stdout, result.stderr]).toEqual(["a\n", "b\n", "a\n", "b\n"]);
 });

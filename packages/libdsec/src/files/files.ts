@@ -3,7 +3,7 @@ import { DsecError, FileService, type FileInfo as WireFileInfo } from "@dsec/api
 import { toBytes } from "../command-options.ts";
 import { isReason } from "../errors.ts";
 import { fileEventName, fileTypeName } from "../names.ts";
-import { type BodySource, collectBody, openBody, readBody, sendBody } from "../transport/body.ts";
+import { type BodySource, collectBody, readBody, sendBody } from "../transport/body.ts";
 import type { Calls } from "../transport/calls.ts";
 import { serverStream } from "../transport/server-stream.ts";
 import { type DownloadOptions, type DownloadReport, downloadPath, type UploadOptions, uploadPath } from "./transfer.ts";
@@ -72,8 +72,7 @@ export class Files {
     path: RemotePath,
     options: AsUser & { offset?: number; length?: number } = {},
   ): AsyncGenerator<Uint8Array, void, void> {
-    const { response, finish } = await openBody(this.#calls, this.#body("GET", "file", path, options, range(options)));
-    yield* readBody(response, finish);
+    yield* readBody(this.#calls, this.#body("GET", "file", path, options, range(options)));
   }
 
   /** Replaces the file at once when all is there; a failed write leaves the old one. */
@@ -189,8 +188,7 @@ export class Files {
 
   /** A tar (pax) of a tree, names relative to the path. */
   async *readTree(path: RemotePath, options: AsUser = {}): AsyncGenerator<Uint8Array, void, void> {
-    const { response, finish } = await openBody(this.#calls, this.#body("GET", "tree", path, options, {}));
-    yield* readBody(response, finish);
+    yield* readBody(this.#calls, this.#body("GET", "tree", path, options, {}));
   }
 
   /** Unpacks a tar below the path, which is made. */

@@ -1,6 +1,6 @@
 // Plain HTTP bodies: sent from any source with back-pressure, read as they come.
 import { once } from "node:events";
-import type { ClientRequest, IncomingMessage, OutgoingHttpHeaders } from "node:http";
+import type { ClientRequest, OutgoingHttpHeaders } from "node:http";
 import { ConnectionError, DsecError } from "../errors.ts";
 import type { Calls } from "./calls.ts";
 import { retrying } from "./retry.ts";
@@ -38,7 +38,9 @@ export async function sendBody(calls: Calls, call: BodyCall, source: BodySource)
       },
     });
     const parts: Buffer[] = [];
-    for await (const part of readBody(response, finish)) parts.push(part);
+    for await (const part of response as AsyncIterable<Buffer>) parts.push(part);
+    finish();
+    if (!response.complete) throw new ConnectionError("the answer was cut", true);
     return Buffer.concat(parts);
   } catch (error) {
     if (failed !== undefined && !call.signal?.aborted) throw failed instanceof DsecError ? failed : sourceError(failed);
@@ -68,28 +70,17 @@ async function pump(source: Exclude<BodySource, string | Uint8Array>, request: C
   if (!request.destroyed) request.end();
 }
 
-/** Opens a body for reading; interrupted openings are repeated. */
-export function openBody(calls: Calls, call: BodyCall): Promise<{ response: IncomingMessage; finish: () => void }> {
-  return retrying(() => calls.http.open({ ...call, long: true }), {
+/** Pieces of a body as they come; an opening that is interrupted is repeated. @throws ConnectionError for a body that is cut */
+export async function* readBody(calls: Calls, call: BodyCall): AsyncGenerator<Buffer, void, void> {
+  const { body, finish } = await retrying(() => calls.http.openLong(call), {
     withinMs: calls.retryMs,
     harmless: true,
     signal: call.signal,
   });
-}
-
-/** Pieces as they come. @throws ConnectionError for a body that is cut. */
-export async function* readBody(response: IncomingMessage, finish: () => void): AsyncGenerator<Buffer, void, void> {
-  let whole = false;
   try {
-    for await (const part of response as AsyncIterable<Buffer>) yield part;
-    whole = response.complete;
-    if (!whole) throw new ConnectionError("the body was cut", true);
-  } catch (error) {
-    if (error instanceof DsecError) throw error;
-    throw new ConnectionError(`the body broke: ${(error as Error).message}`, true, error);
+    yield* body;
   } finally {
     finish();
-    if (!whole) response.destroy();
   }
 }
 

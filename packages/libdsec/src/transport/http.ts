@@ -5,6 +5,7 @@ import { type DescMessage, type DescMethodUnary, fromBinary, type MessageShape, 
 import { DsecError } from "@dsec/api";
 import { ConnectionError, cancelled } from "../errors.ts";
 import type { Settings } from "../settings.ts";
+import { type RawResponse, rawRequest } from "./raw.ts";
 import { errorFromWire } from "./wire-error.ts";
 
 export interface CallOptions {
@@ -35,13 +36,15 @@ export class HttpTransport {
   readonly #long: Agent;
   readonly #request: typeof request;
   readonly #base: { host: string; port: number; headers: Record<string, string> };
-  readonly #open = new Set<ClientRequest>();
+  readonly #open = new Set<{ destroy(error: DsecError): unknown }>();
+  readonly #tls: boolean;
   #closed = false;
 
   constructor(settings: Settings) {
     this.settings = settings;
     const url = new URL(settings.endpoint);
     const tls = url.protocol === "https:";
+    this.#tls = tls;
     const AgentOf = tls ? TlsAgent : Agent;
     // Idle connections go before the server's own keep-alive ends (its hint is heeded by Node as well).
     const common = { keepAlive: true, keepAliveMsecs: 15_000, timeout: 30_000, scheduling: "lifo" as const };
@@ -119,6 +122,78 @@ export class HttpTransport {
         what.write,
       );
     });
+  }
+
+  /**
+   * Opens an answer that is long: 200 or 206, with its body as it comes. Ends with `finish`, with the loop over the body,
+   * or with the signal.
+   */
+  async openLong(what: Exchange): Promise<{ body: AsyncIterable<Buffer>; finish: () => void }> {
+    if (this.#tls) {
+      const { response, finish } = await this.open({ ...what, long: true });
+      return { body: wholeBody(response), finish: () => (finish(), void response.destroy()) };
+    }
+    if (this.#closed) throw new DsecError("CANCELLED", "the client is closed");
+    const { signal } = what;
+    if (signal?.aborted) throw cancelled(signal.reason);
+    const body = what.body ?? new Uint8Array(0);
+    const fields = {
+      host: this.#base.host.includes(":")
+        ? `[${this.#base.host}]:${this.#base.port}`
+        : `${this.#base.host}:${this.#base.port}`,
+      ...this.#base.headers,
+      ...what.headers,
+      ...(what.sandboxId !== undefined && { "x-dsec-sandbox": what.sandboxId }),
+      ...(what.method !== "GET" && { "content-length": body.length }),
+      connection: "close",
+    };
+    const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`);
+    const opening = rawRequest(
+      this.#base.host,
+      this.#base.port,
+      `${what.method} ${what.path} HTTP/1.1\r\n${lines.join("")}\r\n`,
+      body,
+    );
+    let response: RawResponse | undefined;
+    let given: DsecError | undefined;
+    // An exchange that is given up while it opens is ended as soon as it is there.
+    const leave = (error: DsecError) => {
+      given = error;
+      response?.destroy(error);
+      rejectOpening(error);
+    };
+    let rejectOpening: (error: DsecError) => void = () => {};
+    const left = new Promise<never>((_, reject) => {
+      rejectOpening = reject;
+    });
+    left.catch(() => {});
+    const abort = () => leave(cancelled(signal?.reason));
+    const onClose = { destroy: (error: DsecError) => leave(error) };
+    signal?.addEventListener("abort", abort, { once: true });
+    this.#open.add(onClose);
+    const finish = () => {
+      signal?.removeEventListener("abort", abort);
+      this.#open.delete(onClose);
+      response?.destroy();
+    };
+    opening.then(
+      (late) => {
+        response = late;
+        if (given) late.destroy(given);
+      },
+      () => {},
+    );
+    try {
+      const answer = await Promise.race([opening, left]);
+      this.answered = true;
+      if (answer.status === 200 || answer.status === 206) return { body: answer.body, finish };
+      const parts: Buffer[] = [];
+      for await (const part of answer.body) parts.push(part);
+      throw errorFromWire(Buffer.concat(parts), answer.status, answer.headers.get("retry-after"));
+    } catch (error) {
+      finish();
+      throw error;
+    }
   }
 
   /** Headers and address for what is no plain exchange (WebSockets). */
@@ -209,6 +284,16 @@ export class HttpTransport {
     else outgoing.end(what.body);
     return end;
   }
+}
+
+/** @throws ConnectionError for a body that is cut */
+async function* wholeBody(response: IncomingMessage): AsyncGenerator<Buffer, void, void> {
+  try {
+    for await (const part of response as AsyncIterable<Buffer>) yield part;
+  } catch (error) {
+    throw new ConnectionError(`the body broke: ${(error as Error).message}`, true, error);
+  }
+  if (!response.complete) throw new ConnectionError("the body was cut", true);
 }
 
 const unaryHeaders = { "content-type": "application/proto", "connect-protocol-version": "1" };

@@ -21,17 +21,16 @@ export async function* serverStream<I extends DescMessage, O extends DescMessage
   init: MessageInitShape<I>,
   options: { sandboxId?: string; signal?: AbortSignal | undefined },
 ): AsyncGenerator<MessageShape<O>, void, void> {
-  const { response, finish } = await calls.http.open({
+  const { body, finish } = await calls.http.openLong({
     method: "POST",
     path: `/${method.parent.typeName}/${method.name}`,
     headers: { "content-type": "application/connect+proto", "connect-protocol-version": "1" },
     body: envelope(toBinary(method.input, create(method.input, init))),
     ...options,
-    long: true,
   });
   let held: Buffer = Buffer.alloc(0);
   try {
-    for await (const part of response as AsyncIterable<Buffer>) {
+    for await (const part of body) {
       held = held.length > 0 ? Buffer.concat([held, part]) : part;
       while (held.length >= 5) {
         const length = held.readUInt32BE(1);
@@ -55,6 +54,5 @@ export async function* serverStream<I extends DescMessage, O extends DescMessage
     throw new ConnectionError(`the stream broke: ${(error as Error).message}`, true, error);
   } finally {
     finish();
-    response.destroy();
   }
 }

@@ -119,6 +119,7 @@ export class StreamParser {
     else if (event.case === "ended") events.push({ type: "ended", outcome: event.value });
     else if (event.case === "output") {
       const { stream, offset, droppedBytes, data } = event.value;
+      if (data.length === 0 && droppedBytes === 0n) return;
       events.push({
         type: "output",
         stream: stream === OutputStream.STDERR ? "stderr" : "stdout",

@@ -1,0 +1,4 @@
+//! aether and init on the real kernel, over the edge's wire.
+
+mod commands;
+mod support;

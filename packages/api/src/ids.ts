@@ -21,9 +21,19 @@ export function printable(text: string): string {
 }
 
 const letters = "abcdefghijklmnopqrstuvwxyz234567";
+/** Random bytes fetched at once: one trip to the generator costs more than the bytes. */
+const pool = new Uint8Array(4096);
+let poolUsed = pool.length;
 
 /** Random lower-case base32 characters, 5 bits each. */
 export function randomBase32(length: number): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(length));
-  return Array.from(bytes, (b) => letters[b & 31]).join("");
+  if (poolUsed + length > pool.length) {
+    crypto.getRandomValues(pool);
+    poolUsed = 0;
+  }
+  let text = "";
+  for (let i = 0; i < length; i++) text += letters[(pool[poolUsed + i] as number) & 31];
+  pool.fill(0, poolUsed, poolUsed + length);
+  poolUsed += length;
+  return text;
 }

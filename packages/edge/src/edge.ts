@@ -66,10 +66,7 @@ export class Edge {
     await this.server.close(graceMs);
     this.ender.close();
     this.core.hostd.close();
-    for (const sandbox of this.core.registry.byId.values()) {
-      sandbox.control?.close();
-      sandbox.control = undefined;
-    }
+    for (const sandbox of this.core.registry.byId.values()) sandbox.letGo();
     this.core.journal.close();
   }
 }

@@ -40,8 +40,9 @@ export interface AetherHandlers {
 export class AetherConnection {
   readonly wire: FrameConnection;
   private readonly sandboxId: string;
-  private readonly handlers: AetherHandlers;
+  private handlers: AetherHandlers;
   private greeted = false;
+  private lastId = helloId;
 
   /** Connects and says hello; calls may be sent at once. */
   constructor(path: string, sandboxId: string, handlers: AetherHandlers) {
@@ -49,7 +50,7 @@ export class AetherConnection {
     this.handlers = handlers;
     this.wire = new FrameConnection(path, frameKind.stderr, {
       onFrame: (frame) => this.onFrame(frame),
-      onClose: (error) => handlers.onClose(error),
+      onClose: (error) => this.handlers.onClose(error),
     });
     this.wire.socket.cork();
     process.nextTick(() => this.wire.socket.uncork());
@@ -57,6 +58,24 @@ export class AetherConnection {
       case: "hello",
       value: { minVersion: aetherVersions.min, maxVersion: aetherVersions.max, sandboxId },
     });
+  }
+
+  /** For a spare: the next call's handlers. */
+  reuse(handlers: AetherHandlers): void {
+    this.handlers = handlers;
+  }
+
+  /** Its call is over; whatever comes now is a breach. False where it is not worth keeping. */
+  rest(): boolean {
+    if (this.wire.isClosed || this.wire.readsMuch) return false;
+    this.handlers = resting;
+    return true;
+  }
+
+  /** An ID that this connection has not used. */
+  newId(): number {
+    this.lastId++;
+    return this.lastId;
   }
 
   /** @param id above 1, not in use on this connection */
@@ -108,6 +127,13 @@ export class AetherConnection {
     this.handlers.onHello?.(hello);
   }
 }
+
+const resting: AetherHandlers = {
+  onReply: () => {
+    throw new ProtocolError("aether answered a call that was over");
+  },
+  onClose: () => {},
+};
 
 function decode(frame: Frame): AetherReply {
   try {

@@ -1,12 +1,10 @@
 // One command attached on a connection of its own: output as it comes, then how it ended.
 import type { AetherReply, CommandInfo, CommandOutcome, CommandSpec, DsecError } from "@dsec/api";
-import { AetherConnection, aetherError } from "../aether/connection.ts";
+import { AetherConnection, type AetherHandlers, aetherError } from "../aether/connection.ts";
 import { asDsecError } from "../aether/control.ts";
 import { type Output, OutputReader } from "../aether/output.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import { type Frame, ProtocolError } from "../wire/frames.ts";
-
-const callId = 2;
 
 export interface Attached {
   onStarted?(command: CommandInfo): void;
@@ -24,17 +22,23 @@ export class AttachedCommand {
   private readonly output = new OutputReader();
   private readonly handlers: Attached;
   private readonly sandbox: Sandbox;
+  private readonly callId: number;
   private ended = false;
 
   constructor(sandbox: Sandbox, commandId: string, call: AttachCall, handlers: Attached) {
     sandbox.running();
     this.sandbox = sandbox;
     this.handlers = handlers;
-    this.connection = new AetherConnection(sandbox.socketPath, sandbox.id, {
+    const own: AetherHandlers = {
       onReply: (reply) => this.onReply(reply),
       onBytes: (frame) => this.onBytes(frame),
       onClose: (error) => this.onClose(error),
-    });
+    };
+    const spare = sandbox.spares.take();
+    spare?.reuse(own);
+    this.connection = spare ?? new AetherConnection(sandbox.socketPath, sandbox.id, own);
+    const callId = this.connection.newId();
+    this.callId = callId;
     if ("start" in call) {
       this.connection.send(callId, { case: "start", value: { commandId, spec: call.start, attach: true } });
       return;
@@ -58,6 +62,13 @@ export class AttachedCommand {
     this.connection.wire.resume();
   }
 
+  /** To be called in onOutput; the result, once the output has been passed on and is kept by nobody. */
+  lend(): () => void {
+    const { wire } = this.connection;
+    const { mark } = wire;
+    return () => wire.recycle(mark);
+  }
+
   /** Lets go of the output; the command goes on. onEnd is not called any more. */
   detach(): void {
     this.ended = true;
@@ -66,7 +77,7 @@ export class AttachedCommand {
 
   private onReply(reply: AetherReply): void {
     if (this.ended) return;
-    if (reply.id !== callId) throw new ProtocolError(`aether answered a call that was not made: ${reply.id}`);
+    if (reply.id !== this.callId) throw new ProtocolError(`aether answered a call that was not made: ${reply.id}`);
     const { result } = reply;
     switch (result.case) {
       case "command":
@@ -93,12 +104,13 @@ export class AttachedCommand {
   private onClose(error: Error | undefined): void {
     if (this.ended) return;
     if (error instanceof ProtocolError) this.sandbox.hostile(error);
-    this.finish(undefined, asDsecError(error, this.sandbox.id));
+    this.ended = true;
+    this.handlers.onEnd(undefined, asDsecError(error, this.sandbox.id));
   }
 
   private finish(outcome: CommandOutcome | undefined, error?: DsecError): void {
     this.ended = true;
-    this.connection.close();
+    this.sandbox.spares.give(this.connection);
     this.handlers.onEnd(outcome, error);
   }
 }

@@ -1,7 +1,7 @@
 // GET /v1/sandboxes/{id}/commands/{cid}/stdout|stderr?offset=N[&follow=1]: plain bytes of one stream.
 import type { ServerResponse } from "node:http";
 import { DsecError } from "@dsec/api";
-import { BackPressure } from "../http/back-pressure.ts";
+import { BackPressure, passOn } from "../http/back-pressure.ts";
 import { breakCause } from "../lifecycle/attach.ts";
 import type { Core } from "../lifecycle/core.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
@@ -63,9 +63,7 @@ export function sendOutput(
           if (output.stream !== stream) return;
           dropped += output.dropped;
           begin();
-          res.cork();
-          for (const part of output.parts) res.write(part);
-          res.uncork();
+          passOn(res, undefined, output.parts, attached.lend());
           pressure.check();
         },
         onEnd: (_outcome, error) => finish(error),

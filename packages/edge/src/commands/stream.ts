@@ -5,7 +5,7 @@ import { parseContentType, parseTimeout } from "@connectrpc/connect/protocol-con
 import { DsecError, OutputChunkSchema, OutputStream, type StreamRequest } from "@dsec/api";
 import type { Output } from "../aether/output.ts";
 import { type Principal, requireRole } from "../auth/principal.ts";
-import { BackPressure } from "../http/back-pressure.ts";
+import { BackPressure, passOn } from "../http/back-pressure.ts";
 import { breakCause } from "../lifecycle/attach.ts";
 import type { Core } from "../lifecycle/core.ts";
 import { joinParts } from "../wire/frames.ts";
@@ -79,7 +79,8 @@ function pump(
     const attached = new AttachedCommand(sandbox, id, call, {
       onStarted: (command) => void res.write(encodeMessage({ case: "started", value: command }, binary)),
       onOutput: (output) => {
-        writeOutput(res, output, binary);
+        if (binary) passOn(res, outputPrefix(output), output.parts, attached.lend());
+        else writeJson(res, output);
         pressure.check();
       },
       onEnd: (outcome, error) => {
@@ -110,22 +111,14 @@ function pump(
   }).finally(done);
 }
 
-function writeOutput(res: ServerResponse, output: Output, binary: boolean): void {
-  if (!binary) {
-    const data = joinParts(output.parts, output.length) as Uint8Array<ArrayBuffer>;
-    const value = create(OutputChunkSchema, {
-      stream: output.stream === "stdout" ? OutputStream.STDOUT : OutputStream.STDERR,
-      offset: BigInt(output.offset),
-      droppedBytes: BigInt(output.dropped),
-      data,
-    });
-    res.write(encodeMessage({ case: "output", value }, false));
-    return;
-  }
-  res.cork();
-  res.write(outputPrefix(output));
-  for (const part of output.parts) res.write(part);
-  res.uncork();
+function writeJson(res: ServerResponse, output: Output): void {
+  const value = create(OutputChunkSchema, {
+    stream: output.stream === "stdout" ? OutputStream.STDOUT : OutputStream.STDERR,
+    offset: BigInt(output.offset),
+    droppedBytes: BigInt(output.dropped),
+    data: joinParts(output.parts, output.length) as Uint8Array<ArrayBuffer>,
+  });
+  res.write(encodeMessage({ case: "output", value }, false));
 }
 
 /** A reader that was cut gets a minute to take what is on the way, the error last. */

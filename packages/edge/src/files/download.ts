@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import { type AetherReply, DsecError, type FileInfo } from "@dsec/api";
 import { type AetherCall, AetherConnection, aetherError } from "../aether/connection.ts";
 import { asDsecError } from "../aether/control.ts";
-import { BackPressure } from "../http/back-pressure.ts";
+import { BackPressure, passOn } from "../http/back-pressure.ts";
 import { breakCause } from "../lifecycle/attach.ts";
 import type { Core } from "../lifecycle/core.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
@@ -88,14 +88,15 @@ export function download(
       if (finished) return;
       if (frame.kind !== frameKind.stdout) throw new ProtocolError("aether sent contents of a wrong kind");
       begin(undefined);
-      res.cork();
+      const parts: Uint8Array[] = [];
       for (const part of frame.parts) {
         // A file that grows while it is read ends where its size said.
         const taken = part.length > missing ? part.subarray(0, missing) : part;
-        if (taken.length > 0) res.write(taken);
+        if (taken.length > 0) parts.push(taken);
         missing -= taken.length;
       }
-      res.uncork();
+      const { mark } = connection.wire;
+      passOn(res, undefined, parts, () => connection.wire.recycle(mark));
       if (missing === 0) finish();
       else pressure.check();
     };

@@ -1,4 +1,5 @@
 // A reader that is slow slows its source; one that takes nothing for 30 s is cut.
+import type { ServerResponse } from "node:http";
 import type { Writable } from "node:stream";
 
 export const slowReaderMs = 30_000;
@@ -37,4 +38,22 @@ export class BackPressure {
     clearTimeout(this.timer);
     this.sink.off("drain", this.drained);
   }
+}
+
+/** Writes the pieces as one chunk of the body, without a copy; `onFlushed` once the kernel has them. */
+export function passOn(
+  res: ServerResponse,
+  first: Uint8Array | undefined,
+  parts: readonly Uint8Array[],
+  onFlushed: () => void,
+): void {
+  const { socket } = res;
+  socket?.cork();
+  res.cork();
+  if (first) res.write(first);
+  parts.forEach((part, i) => {
+    res.write(part, i === parts.length - 1 ? onFlushed : undefined);
+  });
+  res.uncork();
+  socket?.uncork();
 }

@@ -1,5 +1,4 @@
 // From a request to a sandbox that has answered a command; a failure in any step leaves nothing.
-import { setTimeout as sleep } from "node:timers/promises";
 import { DsecError, type EdgeCreateRequest, EndReason, printable, randomBase32, SandboxState } from "@dsec/api";
 import { cpuWeight, makePlan, type Plan, refuseNotices } from "../admission/plan.ts";
 import { isAtOrBelow, type Principal } from "../auth/principal.ts";
@@ -11,6 +10,7 @@ import type { Attacher } from "./attach.ts";
 import type { Core } from "./core.ts";
 import type { Ender } from "./end.ts";
 import { runStartCommand } from "./start-command.ts";
+import { within } from "./within.ts";
 
 const keyForm = /^[A-Za-z0-9_-]{8,64}$/;
 const digestForm = /^sha256:[0-9a-f]{64}$/;
@@ -234,8 +234,7 @@ export class Creator {
     const stone = core.tombstones.get(sandbox.id);
     if (stone) return endedError(stone);
     sandbox.state = SandboxState.STOPPING;
-    sandbox.control?.close();
-    sandbox.control = undefined;
+    sandbox.letGo();
     core.records.remove(record.id);
     // A stop must not overtake its start.
     await launching?.catch(() => {});
@@ -265,16 +264,7 @@ function outcomeUnknown(error: unknown): boolean {
 }
 
 /** Waits for `work` until the deadline (Unix milliseconds), then DEADLINE_EXCEEDED; the work itself goes on. */
-async function before<T>(deadline: number, core: Core, work: Promise<T>): Promise<T> {
-  const timer = new AbortController();
-  const late = sleep(Math.max(0, deadline - core.clock.wallMs()), undefined, { signal: timer.signal }).then(() => {
-    throw new DsecError("DEADLINE_EXCEEDED", "the sandbox was not ready before the create's deadline");
-  });
-  late.catch(() => {});
-  work.catch(() => {});
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    timer.abort();
-  }
+function before<T>(deadline: number, core: Core, work: Promise<T>): Promise<T> {
+  const late = () => new DsecError("DEADLINE_EXCEEDED", "the sandbox was not ready before the create's deadline");
+  return within(deadline - core.clock.wallMs(), work, late);
 }

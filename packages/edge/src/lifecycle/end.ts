@@ -5,6 +5,7 @@ import { endReasonName } from "../sandboxes/reasons.ts";
 import type { UsageRecord } from "../sandboxes/record.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import type { Core } from "./core.ts";
+import { within } from "./within.ts";
 
 const answerWithinMs = 15_000;
 const retryMs = 500;
@@ -31,15 +32,14 @@ export class Ender {
   /** Ends it and waits until hostd has done so; HOSTD_UNAVAILABLE, outcome unknown, where that takes too long. */
   async endAndWait(sandbox: Sandbox, reason: EndReason, options: EndOptions = {}): Promise<void> {
     const ending = this.end(sandbox, reason, options);
-    const timer = new AbortController();
-    const late = sleep(answerWithinMs, "late", { signal: timer.signal }).catch(() => "");
-    const first = await Promise.race([ending, late]);
-    timer.abort();
-    if (first === "late") {
-      throw new DsecError("HOSTD_UNAVAILABLE", `the end of ${sandbox.id} goes on; hostd did not answer yet`, {
-        outcomeUnknown: true,
-      });
-    }
+    await within(
+      answerWithinMs,
+      ending,
+      () =>
+        new DsecError("HOSTD_UNAVAILABLE", `the end of ${sandbox.id} goes on; hostd did not answer yet`, {
+          outcomeUnknown: true,
+        }),
+    );
   }
 
   /** Begins the end; a second call joins the first. What was kept is removed. */
@@ -95,8 +95,7 @@ export class Ender {
       this.bury(sandbox, reason, options.message ?? "");
     }
     core.keys.ended(sandbox.id, record.endedAtMs);
-    sandbox.control?.close();
-    sandbox.control = undefined;
+    sandbox.letGo();
     sandbox.tellEndBegan();
     await wasMade?.catch(() => {});
     const stopped = await this.stopInHostd(sandbox.id, keep);

@@ -2,6 +2,7 @@
 import { create } from "@bufbuild/protobuf";
 import { DsecError, EndReason, type Sandbox as SandboxInfo, SandboxSchema, SandboxState } from "@dsec/api";
 import type { AetherControl } from "../aether/control.ts";
+import { SpareConnections } from "../aether/spares.ts";
 import { type Clock, wallOf } from "../clock.ts";
 import { retention } from "../defaults.ts";
 import { endReasonName } from "./reasons.ts";
@@ -11,6 +12,8 @@ export class Sandbox {
   readonly record: SandboxRecord;
   state: SandboxState;
   control: AetherControl | undefined;
+  /** Of commands that have ended, for the next ones. */
+  readonly spares = new SpareConnections();
   socketPath = "";
   /** When the last call into the sandbox began or ended, monotonic milliseconds. */
   lastUseMono: number;
@@ -39,6 +42,13 @@ export class Sandbox {
 
   get id(): string {
     return this.record.id;
+  }
+
+  /** Closes what stands between edge and aether. */
+  letGo(): void {
+    this.control?.close();
+    this.control = undefined;
+    this.spares.close();
   }
 
   /** Marks use, until the returned function is called: no idle end meanwhile. */

@@ -1,0 +1,108 @@
+//! What a start needs of the node: descriptors of directories and the parts that act on slots.
+
+use crate::cgroup::Cgroups;
+use crate::config::Config;
+use crate::disk::Disk;
+use crate::fault::{Outcome, Step};
+use crate::layers::Layers;
+use crate::{state, sys, tree};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+pub struct Node {
+    pub config: Config,
+    pub cgroups: Cgroups,
+    pub disk: Disk,
+    pub layers: Layers,
+    /// RUN, with a directory a slot.
+    pub run: OwnedFd,
+    /// DATA/edges/<edge>/kept.
+    pub kept: OwnedFd,
+    records: OwnedFd,
+    pub shell: OwnedFd,
+    pub boot_id: String,
+    /// The node was booted since hostd last ran here.
+    pub booted: bool,
+    /// What this node lacks.
+    pub missing: Vec<String>,
+}
+
+impl Node {
+    pub fn open(config: Config) -> Outcome<Self> {
+        let mut missing = Vec::new();
+        let data = sys::open_at(libc::AT_FDCWD, text(&config.data_dir)?, libc::O_RDONLY | libc::O_DIRECTORY, 0)
+            .step("open the data directory")?;
+        let below = |dir: &OwnedFd, name: &str, mode: u32| -> Outcome<OwnedFd> {
+            sys::ensure_dir_at(dir.as_raw_fd(), name, mode).step(&format!("make {name}"))?;
+            sys::open_dir(dir.as_raw_fd(), name).step(&format!("open {name}"))
+        };
+        let edges = below(&data, "edges", 0o755)?;
+        let edge = below(&edges, &config.edge, 0o755)?;
+        let records = below(&edge, "records", 0o711)?;
+        let kept = below(&edge, "kept", 0o700)?;
+        let layers = Layers::new(below(&data, "layers", 0o755)?);
+        std::fs::create_dir_all(&config.run_dir).step("make the run directory")?;
+        let run = sys::open_at(libc::AT_FDCWD, text(&config.run_dir)?, libc::O_RDONLY | libc::O_DIRECTORY, 0)
+            .step("open the run directory")?;
+        let boot_id = state::boot_id();
+        let booted = sys::read_at(edge.as_raw_fd(), "boot").unwrap_or_default() != boot_id;
+        let path = config.data_dir.join("edges").join(&config.edge);
+        let disk = Disk::open(&edge, &path, &mut missing)?;
+        sys::create_at(edge.as_raw_fd(), "boot", 0o600, boot_id.as_bytes()).step("write the boot ID")?;
+        let shell = sys::open_at(libc::AT_FDCWD, text(&config.bash)?, libc::O_RDONLY, 0).step("open bash")?;
+        let cgroups = Cgroups::open(&config.edge)?;
+        Ok(Self { config, cgroups, disk, layers, run, kept, records, shell, boot_id, booted, missing })
+    }
+
+    /// The sandbox's records directory, new and empty, its aether's alone.
+    pub fn make_records(&self, id: &str, aether: u32) -> std::io::Result<OwnedFd> {
+        let dir = self.records.as_raw_fd();
+        sys::mkdir_at(dir, id, 0o700)?;
+        let made = sys::open_dir(dir, id)?;
+        sys::chown_at(made.as_raw_fd(), "", aether, aether)?;
+        Ok(made)
+    }
+
+    pub fn remove_records(&self, id: &str) -> std::io::Result<()> {
+        if id.is_empty() {
+            return Ok(());
+        }
+        let Ok(dir) = sys::open_dir(self.records.as_raw_fd(), id) else { return Ok(()) };
+        tree::empty(&dir, &mut usize::MAX.clone())?;
+        sys::unlink_at(self.records.as_raw_fd(), id, libc::AT_REMOVEDIR)
+    }
+
+    /// RUN/<slot>, root's alone to write.
+    pub fn run_slot(&self, slot: u32) -> std::io::Result<OwnedFd> {
+        let name = slot.to_string();
+        if let Ok(dir) = sys::open_dir(self.run.as_raw_fd(), &name) {
+            return Ok(dir);
+        }
+        sys::mkdir_at(self.run.as_raw_fd(), &name, 0o711)?;
+        sys::open_dir(self.run.as_raw_fd(), &name)
+    }
+
+    /// Makes an ended slot as new: nothing of its last user is left in files, counters and groups. Its state file goes
+    /// last, since without one a slot counts as clean.
+    pub fn clean(&self, slot: u32, id: &str) -> std::io::Result<()> {
+        if self.cgroups.make_slot(slot, self.config.aether_id(slot)).is_ok() {
+            if !self.cgroups.is_empty(slot) {
+                self.cgroups.kill(slot);
+                return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
+            }
+            self.cgroups.clean(slot)?;
+        }
+        self.disk.clean(slot, self.config.root_id(slot))?;
+        self.remove_records(id)?;
+        let dir = self.run_slot(slot)?;
+        let _ = sys::unlink_at(dir.as_raw_fd(), "aether.sock", 0);
+        let _ = sys::unlink_at(self.kept.as_raw_fd(), &slot.to_string(), 0);
+        match sys::unlink_at(dir.as_raw_fd(), "state", 0) {
+            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn text(path: &std::path::Path) -> Outcome<&str> {
+    path.to_str().ok_or_else(|| crate::fault::Fault::invalid("a path is not UTF-8"))
+}

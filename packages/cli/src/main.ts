@@ -10,7 +10,13 @@ const { buildProgram, launcherNames } = await import("./program.ts");
 const first = process.argv.slice(2).find((word) => !word.startsWith("-"));
 const program = buildProgram();
 // These load more: only where they are run, listed or completed.
-if (first === undefined || first === "help" || first === "completion" || launcherNames.includes(first)) {
+const version = process.argv.includes("-V") || process.argv.includes("--version");
+if (
+  (first === undefined && !version) ||
+  first === "help" ||
+  first === "completion" ||
+  (first !== undefined && launcherNames.includes(first))
+) {
   const { registerLauncherCommands } = await import("./launcher-commands.ts");
   registerLauncherCommands(program);
 }

@@ -9,7 +9,7 @@ import { registerSandboxes } from "./commands/sandboxes.ts";
 import { registerShell } from "./commands/shell.ts";
 
 /** Commands of launcher-commands.ts. */
-export const launcherNames = ["up", "down", "status", "doctor", "quickstart", "test", "bench", "gen"];
+export const launcherNames = ["up", "down", "status", "doctor", "quickstart", "test", "bench", "gen", "fmt"];
 
 export function buildProgram(): Command {
   const program = new Command("dsec")

@@ -155,12 +155,16 @@ pub fn set_modified(at: RawFd, name: Option<&CStr>, modified: (i64, i64)) -> io:
             tv_nsec: modified.1,
         },
     ];
-    let (name, flags) = match name {
-        Some(name) => (name.as_ptr(), libc::AT_SYMLINK_NOFOLLOW),
-        None => (std::ptr::null(), 0),
+    let result = match name {
+        // SAFETY: two times, and a name that ends with NUL.
+        Some(name) => unsafe {
+            let flags = libc::AT_SYMLINK_NOFOLLOW;
+            libc::utimensat(at, name.as_ptr(), times.as_ptr(), flags)
+        },
+        // SAFETY: two times.
+        None => unsafe { libc::futimens(at, times.as_ptr()) },
     };
-    // SAFETY: two times; the name is NULL (the descriptor itself) or ends with NUL.
-    check(unsafe { libc::utimensat(at, name, times.as_ptr(), flags) }).map(drop)
+    check(result).map(drop)
 }
 
 /// Calls `each` with the name and d_type of every entry but `.` and `..`, in the order of the file system.

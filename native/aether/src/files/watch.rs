@@ -31,7 +31,7 @@ pub fn watch(connection: &mut Connection, ask: &WatchRequest) -> Outcome<()> {
     path::validate(ASKED, &ask.path)?;
     let told = |e: io::Error| Failure::os(ASKED, &ask.path, &e);
     let top = path::open(&ask.path, libc::O_RDONLY | libc::O_DIRECTORY).map_err(told)?;
-    let mut watch = Watch::new(top, ask.recursive).map_err(|e| {
+    let mut watch = Watch::new(&ask.path, &top, ask.recursive).map_err(|e| {
         // ENOSPC and EMFILE are inotify's own limits here.
         match errno(&e) {
             libc::ENOSPC => {
@@ -45,6 +45,8 @@ pub fn watch(connection: &mut Connection, ask: &WatchRequest) -> Outcome<()> {
             _ => told(e),
         }
     })?;
+    // An open directory would never be told to be deleted.
+    drop(top);
     watch.tell(Event::Ready, b"");
     watch.flush(connection)?;
     let mut buffer = vec![0u8; 64 << 10];
@@ -98,7 +100,9 @@ fn wait_for_news(inotify: &OwnedFd, connection: &Connection, wait_ms: i32) -> Ou
 
 struct Watch {
     inotify: OwnedFd,
-    top: OwnedFd,
+    /// Absolute path of the watched directory, and its device and inode.
+    top: Vec<u8>,
+    top_inode: (u64, u64),
     recursive: bool,
     /// Watch descriptor → the directory's path below the top, "" for the top itself.
     directories: HashMap<i32, Vec<u8>>,
@@ -110,14 +114,20 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(top: OwnedFd, recursive: bool) -> io::Result<Self> {
+    fn new(path: &[u8], top: &OwnedFd, recursive: bool) -> io::Result<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        let stat = sys::stat_fd(top)?;
         // SAFETY: takes flags alone.
         let inotify =
             sys::check(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
         let mut watch = Self {
             // SAFETY: the kernel has just given it to us.
             inotify: unsafe { OwnedFd::from_raw_fd(inotify) },
-            top,
+            top: match path {
+                [b'/', ..] => path.to_vec(),
+                path => join(std::env::current_dir()?.as_os_str().as_bytes(), path),
+            },
+            top_inode: (stat.st_dev, stat.st_ino),
             recursive,
             directories: HashMap::new(),
             told_early: HashSet::new(),
@@ -139,16 +149,27 @@ impl Watch {
         // SAFETY: the path ends with NUL.
         let watch = sys::check(unsafe {
             libc::inotify_add_watch(self.inotify.as_raw_fd(), c".".as_ptr(), MASK)
-        })?;
+        });
+        // To stay there would keep the directory from being deleted for good.
+        // SAFETY: the path ends with NUL.
+        unsafe { libc::chdir(c"/".as_ptr()) };
+        let watch = watch?;
         self.directories.insert(watch, below.to_vec());
         Ok(directory)
     }
 
     fn open(&self, below: &[u8]) -> io::Result<OwnedFd> {
-        let name = sys::c_string(if below.is_empty() { b"." } else { below })?;
+        let top = path::open(&self.top, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let stat = sys::stat_fd(&top)?;
+        if (stat.st_dev, stat.st_ino) != self.top_inode {
+            return Err(io::Error::from_raw_os_error(libc::ENOENT));
+        }
+        if below.is_empty() {
+            return Ok(top);
+        }
         let flags = libc::O_RDONLY | libc::O_DIRECTORY;
         let resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS;
-        sys::openat2(self.top.as_raw_fd(), &name, flags, 0, resolve)
+        sys::openat2(top.as_raw_fd(), &sys::c_string(below)?, flags, 0, resolve)
     }
 
     /// Watches every directory below one, and tells of all that is there where it is new. What appears between a

@@ -24,7 +24,7 @@ export function registerLayers(program: Command): void {
     image,
     "import",
     "base",
-    "docker save python:3.12 | dsec image import python -\n  dsec image import debian ./rootfs\n  dsec image import busybox ./oci-layout",
+    "docker save python:3.12 | dsec image import python - --format docker\n  dsec image import debian ./rootfs\n  dsec image import busybox ./oci-layout",
   );
   removeCommand(image, "dsec image rm debian@v1");
   image

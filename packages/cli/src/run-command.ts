@@ -20,14 +20,21 @@ export async function runAttached(
 ): Promise<number> {
   const { passInput, ...rest } = options;
   let stream: CommandStream;
+  let end: (() => Promise<void>) | undefined;
   if (passInput ?? inputIsPiped()) {
     const { signal, killOnAbort: _, ...start } = rest;
     const command = await sandbox.start(argv, { ...start, ...(signal && { signal }), stdin: process.stdin });
     stream = command.attach(signal ? { signal } : {});
+    if (rest.killOnAbort) end = () => command.kill().catch(() => {});
   } else stream = sandbox.stream(argv, rest);
-  for await (const chunk of stream) {
-    if (chunk.droppedBytes > 0) note(`${chunk.droppedBytes} bytes of ${chunk.stream} are no longer kept`);
-    await write(chunk.stream === "stdout" ? process.stdout : process.stderr, chunk.data);
+  try {
+    for await (const chunk of stream) {
+      if (chunk.droppedBytes > 0) note(`${chunk.droppedBytes} bytes of ${chunk.stream} are no longer kept`);
+      await write(chunk.stream === "stdout" ? process.stdout : process.stderr, chunk.data);
+    }
+  } catch (error) {
+    if (options.signal?.aborted) await end?.();
+    throw error;
   }
   const outcome = await stream.outcome();
   if (outcome.timedOut) note("the command was ended at its time limit");

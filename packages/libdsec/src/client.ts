@@ -129,7 +129,9 @@ export class DSecClient implements AsyncDisposable {
     this.#calls.http.close();
   }
 
+  /** As `close`, after what was given up with a signal has been put away (at most some seconds). */
   async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#calls.afterwards);
     this.close();
   }
 }

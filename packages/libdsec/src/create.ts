@@ -1,7 +1,13 @@
 // One create, seen through: the same key and the same absolute deadline for every attempt, so there is never a second one.
 import { DsecError, SandboxService, type Sandbox as WireSandbox } from "@dsec/api";
 import { ConnectionError, isInterruption, isReason } from "./errors.ts";
-import { type ContainerRunArgs, type CreateOptions, createRequest, newCreateKey } from "./run-args.ts";
+import {
+  type ContainerRunArgs,
+  type CreateOptions,
+  type CreateRequest,
+  createRequest,
+  newCreateKey,
+} from "./run-args.ts";
 import type { Calls } from "./transport/calls.ts";
 import { delay, pause } from "./transport/retry.ts";
 
@@ -40,6 +46,10 @@ export async function createSandbox(
       return sandbox;
     } catch (thrown) {
       const error = DsecError.from(thrown);
+      if (signal?.aborted) {
+        calls.later(undo(calls, request));
+        throw error;
+      }
       // A later attempt of ours was placed before this one: ask what came of it.
       const superseded = isReason(error, "CREATE_SUPERSEDED");
       if (error.outcome === "unknown" || superseded) retry = true;
@@ -56,6 +66,22 @@ export async function createSandbox(
       await delay(wait, signal);
     }
   }
+}
+
+/** Milliseconds for finding out what came of a create that was given up. */
+const undoMs = 5_000;
+
+/** The caller has left: what was made meanwhile is stopped. Asks with the key, so that nothing new outlives the question. */
+async function undo(calls: Calls, request: CreateRequest): Promise<void> {
+  const deadlineUnixMs = BigInt(Date.now() + undoMs);
+  const { sandbox } = await calls.call(
+    SandboxService.method.createSandbox,
+    { ...request, deadlineUnixMs, retry: true },
+    { once: true, attemptMs: undoMs },
+  );
+  if (!sandbox) return;
+  const { sandboxId } = sandbox;
+  await calls.call(SandboxService.method.stopSandbox, { sandboxId }, { sandboxId, attemptMs: undoMs });
 }
 
 function waits(error: DsecError, options: CreateOptions): boolean {

@@ -143,6 +143,20 @@ test("leaving a burst early stops what was not given", async () => {
   expect(stopped.length).toBeLessThanOrEqual(seen.length - 1);
 });
 
+test("a create that is given up leaves no sandbox: what came of it is asked for by its key, and stopped", async () => {
+  const { server, seen, stopped } = await serverOf((request) =>
+    request.retry ? idOf(3) : new Promise<string>(() => {}),
+  );
+  await using _ = server;
+  {
+    await using client = server.client();
+    const creating = client.runContainer({ containerImage: "debian", signal: AbortSignal.timeout(50) });
+    await expect(creating).rejects.toMatchObject({ reason: "CANCELLED" });
+  }
+  expect(seen.map(({ createKey }) => createKey)).toEqual([seen[0]!.createKey, seen[0]!.createKey]);
+  expect(stopped).toEqual([idOf(3)]);
+});
+
 test("an abort ends a create that waits", async () => {
   const { server } = await serverOf(() => new Promise<string>(() => {}));
   await using _ = server;

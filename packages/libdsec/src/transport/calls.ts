@@ -27,6 +27,9 @@ export class Calls {
   /** Milliseconds for one call, and within which an interrupted one is taken up again. */
   readonly requestMs: number;
 
+  /** Work that goes on after its caller has left; waited for before the client closes. */
+  readonly afterwards = new Set<Promise<unknown>>();
+
   constructor(http: HttpTransport, requestMs: number) {
     this.http = http;
     this.requestMs = requestMs;
@@ -35,6 +38,16 @@ export class Calls {
   /** Milliseconds for further attempts: short while nothing ever answered there, so that a wrong address shows at once. */
   get retryMs(): number {
     return this.http.answered ? this.requestMs : Math.min(1000, this.requestMs);
+  }
+
+  /** Keeps a promise whose failure interests nobody until it is settled. */
+  later(work: Promise<unknown>): void {
+    const settled = work.then(
+      () => {},
+      () => {},
+    );
+    this.afterwards.add(settled);
+    void settled.finally(() => this.afterwards.delete(settled));
   }
 
   call<I extends DescMessage, O extends DescMessage>(

@@ -43,7 +43,8 @@ export interface Apiserver {
 export async function startApiserver(settings: Settings, log: Logger): Promise<Apiserver> {
   const tokens = await PrincipalTokens.load(settings.principalPrivateKeyFile);
   const database = await openDatabase(settings.database);
-  if (await firstStart(database, settings.firstKeyFile)) log.info({ file: settings.firstKeyFile }, "made the first key");
+  if (await firstStart(database, settings.firstKeyFile))
+    log.info({ file: settings.firstKeyFile }, "made the first key");
   const edges = new Edges(settings.edges);
   const keys = new KeyStore(database);
   const projects = new ProjectStore(database);
@@ -58,7 +59,8 @@ export async function startApiserver(settings: Settings, log: Logger): Promise<A
     poll: async (edge, signal) => {
       const options = { token: await tokens.token(platform), requestId: `poll-${edge}`, timeoutMs: 10_000, signal };
       const { status } = await callEdge(edges.get(edge), EdgeService.method.snapshot, {}, options);
-      if (status === undefined || status.edge !== edge) throw new Error(`${edge} answered a snapshot that is not its own`);
+      if (status === undefined || status.edge !== edge)
+        throw new Error(`${edge} answered a snapshot that is not its own`);
       return status;
     },
     onSnapshot: (status, askedAt) => {
@@ -66,7 +68,16 @@ export async function startApiserver(settings: Settings, log: Logger): Promise<A
       recent.take(status, askedAt);
     },
   });
-  const creator = new Creator({ edges, projects, resolver, ledger, recent, watcher, sample: settings.placementSample, random: Math.random });
+  const creator = new Creator({
+    edges,
+    projects,
+    resolver,
+    ledger,
+    recent,
+    watcher,
+    sample: settings.placementSample,
+    random: Math.random,
+  });
 
   const own = new Map<string, OwnMethod>();
   const front = new Front({
@@ -81,8 +92,23 @@ export async function startApiserver(settings: Settings, log: Logger): Promise<A
     for (const secret of front.open.secrets()) authenticator.touch(secret);
     for (const keyId of await authenticator.revalidate()) front.open.cut(keyId);
   };
-  addService(own, IamService, iamHandlers({ keys, projects, ledger, watcher, quotasChanged: () => creator.forgetQuotas(), keysChanged: revalidate }));
-  addService(own, LayerService, layerHandlers({ layers, resolver, edges, platformToken: () => tokens.token(platform) }));
+  addService(
+    own,
+    IamService,
+    iamHandlers({
+      keys,
+      projects,
+      ledger,
+      watcher,
+      quotasChanged: () => creator.forgetQuotas(),
+      keysChanged: revalidate,
+    }),
+  );
+  addService(
+    own,
+    LayerService,
+    layerHandlers({ layers, resolver, edges, platformToken: () => tokens.token(platform) }),
+  );
   addService(own, NodeService, nodeHandlers(watcher));
   addService(own, SandboxService, {
     createSandbox: (request, call) => creator.create(request, call),
@@ -90,7 +116,10 @@ export async function startApiserver(settings: Settings, log: Logger): Promise<A
   });
 
   await watcher.start();
-  const timer = setInterval(() => void revalidate().catch((error) => log.error({ err: error }, "keys were not checked")), revalidateMs);
+  const timer = setInterval(
+    () => void revalidate().catch((error) => log.error({ err: error }, "keys were not checked")),
+    revalidateMs,
+  );
   await new Promise<void>((resolve, reject) => {
     front.server.once("error", reject);
     front.server.listen(settings.port, settings.host, 1_024, resolve);

@@ -5,8 +5,8 @@ import { DsecError, printable } from "@dsec/api";
 import { type Authenticator, authorise, isMethod, type Method } from "@dsec/iam";
 import type { Logger } from "pino";
 import { Call } from "./call.ts";
-import { passOn, passUpgradeOn, smallBodyBytes } from "./edges/pass-on.ts";
 import type { Edges } from "./edges/edges.ts";
+import { passOn, passUpgradeOn, smallBodyBytes } from "./edges/pass-on.ts";
 import { maxPeekedBytes, sandboxInBody, sandboxInPath } from "./edges/sandbox-of.ts";
 import { type OwnMethod, serveUnary } from "./http/connect-unary.ts";
 import { asCallerError, rawError, sendError } from "./http/errors.ts";
@@ -92,10 +92,14 @@ export class Front {
       const body = length <= smallBodyBytes ? await readBody(request, smallBodyBytes) : undefined;
       return passOn({ address, token, requestId, body }, request, response);
     }
-    if (request.method !== "POST") throw new DsecError("NO_SUCH_METHOD", `${call.method} is called by POST, not ${request.method}`);
+    if (request.method !== "POST")
+      throw new DsecError("NO_SUCH_METHOD", `${call.method} is called by POST, not ${request.method}`);
     const contentType = contentTypeOf(request);
     if (!/^application\/(connect\+)?(json|proto)$/.test(contentType)) {
-      throw new DsecError("INVALID_ARGUMENT", "the content type is none of Connect's: application/json or application/proto");
+      throw new DsecError(
+        "INVALID_ARGUMENT",
+        "the content type is none of Connect's: application/json or application/proto",
+      );
     }
     if (request.headers["content-encoding"] !== undefined && request.headers["content-encoding"] !== "identity") {
       throw new DsecError("NOT_SUPPORTED", "a compressed message needs the header x-dsec-sandbox");

@@ -11,7 +11,10 @@ afterAll(() => platform[Symbol.asyncDispose]());
 const container = { image: "debian" };
 
 test("create → placement → the edge, then a command that is passed on", async () => {
-  const created = await rpc(platform.port, platform.key, "SandboxService/CreateSandbox", { container, createKey: "main-path-1" });
+  const created = await rpc(platform.port, platform.key, "SandboxService/CreateSandbox", {
+    container,
+    createKey: "main-path-1",
+  });
   expect(created.status, created.body.toString()).toBe(200);
   const { sandboxId, project, layers } = created.json.sandbox;
   expect(project).toBe("main");
@@ -33,7 +36,14 @@ test("the edge gets a signed principal and none of the caller's own claims", asy
   await send(platform.port, `/v1/sandboxes/${id}/file?path=x&length=3`, {
     method: "GET",
     key: platform.key,
-    headers: { "x-dsec-principal": "forged", cookie: "a=b", "x-request-id": "my-id", connection: "keep-alive, x-hop", "x-hop": "1", "x-mine": "2" },
+    headers: {
+      "x-dsec-principal": "forged",
+      cookie: "a=b",
+      "x-request-id": "my-id",
+      connection: "keep-alive, x-hop",
+      "x-hop": "1",
+      "x-mine": "2",
+    },
   });
   const head = edge?.heads.slice(before).find((h) => h["x-mine"] !== undefined);
   expect(head).toBeDefined();

@@ -1,5 +1,5 @@
-import { PGlite } from "@electric-sql/pglite";
 import { DsecError } from "@dsec/api";
+import { PGlite } from "@electric-sql/pglite";
 import { Kysely, PGliteDialect, PostgresDialect } from "kysely";
 import pg from "pg";
 import { migrate } from "./migrations.ts";

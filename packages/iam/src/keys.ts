@@ -88,7 +88,10 @@ export class KeyStore {
   async revoke(keyId: string, administers: (project: string) => boolean): Promise<void> {
     const row = keyIdPattern.test(keyId) ? (await this.find([keyId]))[0] : undefined;
     if (row === undefined || !administers(row.project)) {
-      throw new DsecError("KEY_NOT_FOUND", `there is no key "${printable(keyId)}" in the projects that the caller administers`);
+      throw new DsecError(
+        "KEY_NOT_FOUND",
+        `there is no key "${printable(keyId)}" in the projects that the caller administers`,
+      );
     }
     await query(() =>
       this.#db

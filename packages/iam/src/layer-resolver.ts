@@ -1,12 +1,12 @@
 // From what a caller wrote to the digests of layers, as far as the caller may see them.
 import { create } from "@bufbuild/protobuf";
 import { DsecError, type ImageConfig, printable, type ResolvedLayer, ResolvedLayerSchema } from "@dsec/api";
-import { StaleCache } from "./stale-cache.ts";
 import { isDigest, type LayerName, parseLayerName } from "./layer-names.ts";
-import { digestsOf, layerFromRow, type LayerStore } from "./layers.ts";
+import { digestsOf, type LayerStore, layerFromRow } from "./layers.ts";
 import { publicProject, selfAndAncestors } from "./paths.ts";
 import { actsIn, type Principal } from "./roles.ts";
 import type { LayerRow } from "./schema.ts";
+import { StaleCache } from "./stale-cache.ts";
 
 export type KindName = "base" | "workspace" | "toolkit";
 
@@ -82,9 +82,13 @@ export class LayerResolver {
       .slice(0, 3)
       .map((n) => n.full);
     const hint = near.length > 0 ? `; close to it: ${near.join(", ")}` : "";
-    return new DsecError("LAYER_NOT_FOUND", `there is no ${kind} "${printable(text)}" for ${project} or in public/${hint}`, {
-      metadata: { layer: printable(text), ...(near.length > 0 ? { close: near.join(",") } : {}) },
-    });
+    return new DsecError(
+      "LAYER_NOT_FOUND",
+      `there is no ${kind} "${printable(text)}" for ${project} or in public/${hint}`,
+      {
+        metadata: { layer: printable(text), ...(near.length > 0 ? { close: near.join(",") } : {}) },
+      },
+    );
   }
 }
 

@@ -37,7 +37,11 @@ export class LayerStore {
    * Enters content under a name: the latest version again where it is the same content, else a new version.
    * Throws PROJECT_NOT_FOUND, LAYER_KIND_MISMATCH (a name keeps its kind).
    */
-  async enter(project: string, name: string, content: LayerContent): Promise<{ layer: LayerVersion; existed: boolean }> {
+  async enter(
+    project: string,
+    name: string,
+    content: LayerContent,
+  ): Promise<{ layer: LayerVersion; existed: boolean }> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await query(() => this.#db.transaction().execute((tx) => enterOnce(tx, project, name, content)));

@@ -1,8 +1,8 @@
 import { DsecError, printable } from "@dsec/api";
 import { type Database, isForeignKeyViolation, isUniqueViolation, query } from "./database.ts";
 import { checkProjectPath, publicProject, rootProject, selfAndAncestors } from "./paths.ts";
-import type { ProjectRow } from "./schema.ts";
 import type { Amounts } from "./quota-ledger.ts";
+import type { ProjectRow } from "./schema.ts";
 
 /** Each absent: no limit of its own. */
 export interface QuotaLimits {
@@ -23,7 +23,10 @@ export class ProjectStore {
     checkQuota(quota);
     const parent = selfAndAncestors(path)[1];
     if (parent === undefined) {
-      throw new DsecError("INVALID_ARGUMENT", `"${path}" has no project above it: projects begin with "${rootProject}/"`);
+      throw new DsecError(
+        "INVALID_ARGUMENT",
+        `"${path}" has no project above it: projects begin with "${rootProject}/"`,
+      );
     }
     if (parent === publicProject || parent.startsWith(`${publicProject}/`)) {
       throw new DsecError("INVALID_ARGUMENT", `"${publicProject}" holds shared layers and has no projects below it`);
@@ -34,11 +37,13 @@ export class ProjectStore {
         await this.#db.transaction().execute(async (tx) => {
           // Holds the parent, so that it is not deleted at the same moment.
           const above = await tx.selectFrom("projects").select("path").where("path", "=", parent).forShare().execute();
-          if (above.length === 0) throw new DsecError("PROJECT_NOT_FOUND", `there is no project "${printable(parent)}"`);
+          if (above.length === 0)
+            throw new DsecError("PROJECT_NOT_FOUND", `there is no project "${printable(parent)}"`);
           await tx.insertInto("projects").values(row).execute();
         });
       } catch (error) {
-        if (isUniqueViolation(error)) throw new DsecError("NAME_TAKEN", `there is a project "${printable(path)}" already`);
+        if (isUniqueViolation(error))
+          throw new DsecError("NAME_TAKEN", `there is a project "${printable(path)}" already`);
         throw error;
       }
     });
@@ -70,7 +75,12 @@ export class ProjectStore {
   async setQuota(path: string, quota: QuotaLimits): Promise<ProjectRow> {
     checkQuota(quota);
     const row = await query(() =>
-      this.#db.updateTable("projects").set(quotaColumns(quota)).where("path", "=", path).returningAll().executeTakeFirst(),
+      this.#db
+        .updateTable("projects")
+        .set(quotaColumns(quota))
+        .where("path", "=", path)
+        .returningAll()
+        .executeTakeFirst(),
     );
     if (row === undefined) throw new DsecError("PROJECT_NOT_FOUND", `there is no project "${printable(path)}"`);
     return row;
@@ -87,7 +97,12 @@ export class ProjectStore {
         await this.#db.transaction().execute(async (tx) => {
           const row = await tx.selectFrom("projects").select("path").where("path", "=", path).forUpdate().execute();
           if (row.length === 0) throw new DsecError("PROJECT_NOT_FOUND", `there is no project "${printable(path)}"`);
-          const below = await tx.selectFrom("projects").select("path").where("path", "like", `${path}/%`).limit(3).execute();
+          const below = await tx
+            .selectFrom("projects")
+            .select("path")
+            .where("path", "like", `${path}/%`)
+            .limit(3)
+            .execute();
           if (below.length > 0) throw inUse(path, `has projects below it: ${below.map((p) => p.path).join(", ")}`);
           const layers = await tx.selectFrom("layers").select("name").where("project", "=", path).limit(3).execute();
           if (layers.length > 0) throw inUse(path, `has layers: ${layers.map((l) => l.name).join(", ")}`);
@@ -138,7 +153,8 @@ function quotaColumns(quota: QuotaLimits) {
 function checkQuota(quota: QuotaLimits): void {
   const { sandboxes, cpuCores, memoryMb } = quota;
   if (sandboxes !== undefined && sandboxes > 2_147_483_647) throw wrongQuota("sandboxes is above 2147483647");
-  if (cpuCores !== undefined && !(cpuCores >= 0 && Number.isFinite(cpuCores))) throw wrongQuota("cpu_cores is not a number of cores");
+  if (cpuCores !== undefined && !(cpuCores >= 0 && Number.isFinite(cpuCores)))
+    throw wrongQuota("cpu_cores is not a number of cores");
   if (memoryMb !== undefined && memoryMb > Number.MAX_SAFE_INTEGER) throw wrongQuota("memory_mb is too large");
 }
 

@@ -73,7 +73,8 @@ export class QuotaLedger {
       const used = this.used(path);
       for (const d of dimensions) {
         const limit = limits[d];
-        if (limit !== undefined && used[d] + amounts[d] > limit + slack) throw exceeded(path, d, limit, used[d], amounts[d]);
+        if (limit !== undefined && used[d] + amounts[d] > limit + slack)
+          throw exceeded(path, d, limit, used[d], amounts[d]);
       }
     }
     const held: Held = { project, amounts, edge: undefined, settledAt: Number.POSITIVE_INFINITY };
@@ -152,7 +153,11 @@ function at(map: Map<string, Amounts>, project: string): Amounts {
   return amounts;
 }
 
-const units: Record<keyof Amounts, string> = { sandboxes: "sandboxes", cpuCores: "CPU cores", memoryMb: "MiB of memory" };
+const units: Record<keyof Amounts, string> = {
+  sandboxes: "sandboxes",
+  cpuCores: "CPU cores",
+  memoryMb: "MiB of memory",
+};
 
 function exceeded(path: string, d: keyof Amounts, limit: number, used: number, asked: number): DsecError {
   const round = (n: number) => String(Math.round(n * 1000) / 1000);

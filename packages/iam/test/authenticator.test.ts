@@ -51,7 +51,14 @@ test("many calls with a key that is not known yet make one query", async () => {
 test("a wrong secret for a known ID, no key, a revoked and an expired one are refused", async () => {
   const { secret, row } = addKey();
   const wrong = `${secret.slice(0, -4)}AAAA`;
-  for (const bad of [wrong, "", "dsec_x", `dsec_${"a".repeat(12)}_${"b".repeat(43)}`, `${secret} `, `${secret}\u0000`]) {
+  for (const bad of [
+    wrong,
+    "",
+    "dsec_x",
+    `dsec_${"a".repeat(12)}_${"b".repeat(43)}`,
+    `${secret} `,
+    `${secret}\u0000`,
+  ]) {
     await expect(ask(bad)).rejects.toMatchObject({ reason: "UNAUTHENTICATED" });
   }
   rows.set(row.id, { ...row, revoked_at_ms: now });

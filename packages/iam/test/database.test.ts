@@ -1,11 +1,11 @@
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { sql } from "kysely";
 import { expect, test } from "vitest";
+import { openDatabase } from "../src/database.ts";
 import { firstStart } from "../src/first-start.ts";
 import { hashKey, KeyStore, keyIdOf } from "../src/keys.ts";
-import { openDatabase } from "../src/database.ts";
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
-import { join } from "node:path";
-import { tmpdir } from "node:os";
 import { onEachDatabase } from "./support/databases.ts";
 
 onEachDatabase("the database", (current, url) => {
@@ -22,7 +22,11 @@ onEachDatabase("the database", (current, url) => {
   test("the first start makes the roots and one admin key, 0600, and the second makes nothing", async () => {
     const dir = mkdtempSync(join(tmpdir(), "dsec-iam-"));
     const file = join(dir, "key");
-    const made = await Promise.all([firstStart(current(), file), firstStart(current(), file), firstStart(current(), file)]);
+    const made = await Promise.all([
+      firstStart(current(), file),
+      firstStart(current(), file),
+      firstStart(current(), file),
+    ]);
     expect(made.filter(Boolean)).toHaveLength(1);
     const secret = readFileSync(file, "utf8").trim();
     expect(statSync(file).mode & 0o777).toBe(0o600);

@@ -10,13 +10,20 @@ function status(edge: string, projects: Record<string, number>, startedAtMs = 1n
   return create(NodeStatusSchema, {
     edge,
     startedAtMs,
-    projects: Object.entries(projects).map(([project, n]) => ({ project, sandboxes: n, cpuCores: n * 0.02, memoryMb: BigInt(n * 32) })),
+    projects: Object.entries(projects).map(([project, n]) => ({
+      project,
+      sandboxes: n,
+      cpuCores: n * 0.02,
+      memoryMb: BigInt(n * 32),
+    })),
   });
 }
 
 function chain(path: string, limits: Record<string, Partial<Amounts>>) {
   const parts = path.split("/");
-  return parts.map((_, i) => parts.slice(0, parts.length - i).join("/")).map((p) => ({ path: p, limits: limits[p] ?? {} }));
+  return parts
+    .map((_, i) => parts.slice(0, parts.length - i).join("/"))
+    .map((p) => ({ path: p, limits: limits[p] ?? {} }));
 }
 
 test("200 at once on a quota of 50 are 50 and 150", () => {

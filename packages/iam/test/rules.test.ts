@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { parseLayerName } from "../src/layer-names.ts";
 import { checkProjectPath, isAtOrBelow, selfAndAncestors } from "../src/paths.ts";
-import { actsIn, authorise, type Method, minimumRole, roleFromProto, type RoleName } from "../src/roles.ts";
+import { actsIn, authorise, type Method, minimumRole, type RoleName, roleFromProto } from "../src/roles.ts";
 
 const part = fc.stringMatching(/^[a-z0-9][a-z0-9-]{0,10}$/);
 const path = fc.array(part, { minLength: 1, maxLength: 5 }).map((parts) => parts.join("/"));
@@ -17,7 +17,20 @@ test("a path is at or below exactly itself and those above it", () => {
     }),
   );
   expect(isAtOrBelow("main-x", "main")).toBe(false);
-  for (const bad of ["", "/", "a//b", "a/", "-a", "A", "a\u0000", "a\nb", "a/../b", "é", "x".repeat(40), `a/${"b/".repeat(300)}c`]) {
+  for (const bad of [
+    "",
+    "/",
+    "a//b",
+    "a/",
+    "-a",
+    "A",
+    "a\u0000",
+    "a\nb",
+    "a/../b",
+    "é",
+    "x".repeat(40),
+    `a/${"b/".repeat(300)}c`,
+  ]) {
     expect(() => checkProjectPath(bad)).toThrow("project path");
   }
 });

@@ -8,7 +8,7 @@ import { ProjectStore } from "../src/projects.ts";
 import { onEachDatabase } from "./support/databases.ts";
 
 const digest = (letter: string) => `sha256:${letter.repeat(64)}`;
-const content = (letter: string, kind = LayerKind.BASE): LayerContent => ({
+const content = (letter: string, kind: LayerKind = LayerKind.BASE): LayerContent => ({
   kind,
   digests: [digest(letter)],
   metadataBytes: 10n,
@@ -113,7 +113,10 @@ onEachDatabase("stores", (current) => {
     await layers.enter("public", "deb", content("1"));
     await layers.enter("main/b", "secret", content("9"));
     const get = async (text: string, principal: typeof main | typeof inA = inA, kind: "base" | "toolkit" = "base") =>
-      (await resolver.resolve(principal, principal.project, kind, text)).layers.map(({ digest, name }) => [digest.slice(7, 8), name]);
+      (await resolver.resolve(principal, principal.project, kind, text)).layers.map(({ digest, name }) => [
+        digest.slice(7, 8),
+        name,
+      ]);
     expect(await get("deb")).toEqual([["1", "public/deb@v1"]]);
     await layers.enter("main", "deb", content("2"));
     await layers.enter("main", "deb", content("3"));

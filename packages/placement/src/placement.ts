@@ -117,13 +117,20 @@ export function placementFailure(nodes: readonly Node[], demand: Demand, attempt
   if (known.length > 0 && known.length === nodes.length && !able.some((status) => isLargeEnough(status, demand))) {
     const largest = Math.max(0, ...able.map((status) => Number(status.memoryMbCapacity)));
     const cores = Math.max(0, ...able.map((status) => status.cpuCoresCapacity));
-    return new DsecError("NEVER_FITS", `no node takes a ${asked}; the largest promises ${largest} MiB and ${cores} cores`, {
-      metadata,
-    });
+    return new DsecError(
+      "NEVER_FITS",
+      `no node takes a ${asked}; the largest promises ${largest} MiB and ${cores} cores`,
+      {
+        metadata,
+      },
+    );
   }
   const healthy = nodes.filter((node) => node.reachable && node.status?.healthy);
   if (attempts.length === 0 && healthy.length === 0) {
-    return new DsecError("UNAVAILABLE", `no node answers that could take a ${asked}`, { metadata, retryAfterMs: 1_000 });
+    return new DsecError("UNAVAILABLE", `no node answers that could take a ${asked}`, {
+      metadata,
+      retryAfterMs: 1_000,
+    });
   }
   const waits = attempts.map((attempt) => attempt.retryAfterMs).filter((ms) => ms > 0);
   const retryAfterMs = waits.length > 0 ? Math.min(...waits) : 1_000;

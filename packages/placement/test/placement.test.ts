@@ -2,7 +2,16 @@ import { create } from "@bufbuild/protobuf";
 import { NodeStatusSchema } from "@dsec/api";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { chooseNode, type Demand, isCandidate, loadWith, type Node, type Overlay, placementFailure, sample } from "../src/placement.ts";
+import {
+  chooseNode,
+  type Demand,
+  isCandidate,
+  loadWith,
+  type Node,
+  type Overlay,
+  placementFailure,
+  sample,
+} from "../src/placement.ts";
 import { RecentPlacements } from "../src/recent-placements.ts";
 
 const demand: Demand = { backend: "container", cpuCores: 1, memoryMb: 100 };
@@ -76,7 +85,10 @@ test("asking until none is left meets every candidate once and nothing else, tho
       expect([...tried].sort()).toEqual(candidates.map((n) => n.edge).sort());
       const hasRoom = (edge: string) => {
         const status = nodes.find((n) => n.edge === edge)!.status!;
-        return status.sandboxes < status.maxSandboxes && loadWith(status, { sandboxes: 0, cpuCores: 0, memoryMb: 0 }, demand) <= 1;
+        return (
+          status.sandboxes < status.maxSandboxes &&
+          loadWith(status, { sandboxes: 0, cpuCores: 0, memoryMb: 0 }, demand) <= 1
+        );
       };
       const rooms = order.map(hasRoom);
       expect(rooms.indexOf(false) < 0 || !rooms.slice(rooms.indexOf(false)).includes(true)).toBe(true);
@@ -90,7 +102,9 @@ test("with k as large as the fleet the least loaded node is taken", () => {
       const picked = chooseNode(nodes, demand, new Set(), noOverlay, { k: 100, random: randomFrom(seed) });
       const none: Overlay = { sandboxes: 0, cpuCores: 0, memoryMb: 0 };
       const able = nodes.filter((n) => isCandidate(n, demand));
-      const open = able.filter((n) => n.status!.sandboxes < n.status!.maxSandboxes && loadWith(n.status!, none, demand) <= 1);
+      const open = able.filter(
+        (n) => n.status!.sandboxes < n.status!.maxSandboxes && loadWith(n.status!, none, demand) <= 1,
+      );
       const loads = (open.length > 0 ? open : able).map((n) => loadWith(n.status!, none, demand));
       if (picked === undefined) expect(loads).toEqual([]);
       else expect(loadWith(nodes.find((n) => n.edge === picked)!.status!, none, demand)).toBe(Math.min(...loads));
@@ -100,11 +114,16 @@ test("with k as large as the fleet the least loaded node is taken", () => {
 
 test("a sample has k different items, and every item comes up", () => {
   fc.assert(
-    fc.property(fc.uniqueArray(fc.integer(), { maxLength: 20 }), fc.integer({ min: 0, max: 25 }), fc.integer(), (items, k, seed) => {
-      const drawn = sample(items, k, randomFrom(seed));
-      expect(new Set(drawn).size).toBe(Math.min(k, items.length));
-      for (const item of drawn) expect(items).toContain(item);
-    }),
+    fc.property(
+      fc.uniqueArray(fc.integer(), { maxLength: 20 }),
+      fc.integer({ min: 0, max: 25 }),
+      fc.integer(),
+      (items, k, seed) => {
+        const drawn = sample(items, k, randomFrom(seed));
+        expect(new Set(drawn).size).toBe(Math.min(k, items.length));
+        for (const item of drawn) expect(items).toContain(item);
+      },
+    ),
   );
   const random = randomFrom(7);
   const seen = new Set(Array.from({ length: 500 }, () => sample([1, 2, 3, 4, 5], 1, random)[0]));
@@ -155,7 +174,9 @@ test("why nobody took it", () => {
   const away = node("b", { reachable: false });
   expect(placementFailure([away], demand, [])).toMatchObject({ reason: "UNAVAILABLE" });
   // A node that never answered may be large enough.
-  expect(placementFailure([small, { edge: "c", status: undefined, reachable: false }], demand, [])).toMatchObject({ reason: "CAPACITY_FULL" });
+  expect(placementFailure([small, { edge: "c", status: undefined, reachable: false }], demand, [])).toMatchObject({
+    reason: "CAPACITY_FULL",
+  });
   const attempts = [
     { edge: "a", reason: "CAPACITY_FULL", retryAfterMs: 700 },
     { edge: "b", reason: "EDGE_UNREACHABLE", retryAfterMs: 300 },

@@ -50,7 +50,14 @@ export class Watcher {
     this.#now = options.now ?? (() => performance.now());
     for (const edge of options.edges) {
       const misses = this.#maxMisses;
-      this.#watched.set(edge, { edge, status: undefined, misses, timer: undefined, running: undefined, next: undefined });
+      this.#watched.set(edge, {
+        edge,
+        status: undefined,
+        misses,
+        timer: undefined,
+        running: undefined,
+        next: undefined,
+      });
     }
   }
 

@@ -6,7 +6,8 @@ import { Watcher, type WatcherOptions } from "../src/watcher.ts";
 let watcher: Watcher | undefined;
 afterEach(() => watcher?.stop());
 
-const status = (edge: string, sandboxes = 0): NodeStatus => create(NodeStatusSchema, { edge, healthy: true, sandboxes });
+const status = (edge: string, sandboxes = 0): NodeStatus =>
+  create(NodeStatusSchema, { edge, healthy: true, sandboxes });
 
 function watch(options: Partial<WatcherOptions> & Pick<WatcherOptions, "poll">): Watcher {
   watcher = new Watcher({ edges: ["a", "b"], intervalMs: 3_600_000, ...options });
@@ -17,11 +18,16 @@ test("after the first round it knows who answers, and an edge that does not answ
   const w = watch({
     timeoutMs: 30,
     poll: (edge, signal) =>
-      edge === "a" ? Promise.resolve(status("a", 3)) : new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("late")))),
+      edge === "a"
+        ? Promise.resolve(status("a", 3))
+        : new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("late")))),
   });
   expect(w.nodes().map((n) => n.reachable)).toEqual([false, false]);
   await w.start();
-  expect(w.nodes()).toMatchObject([{ edge: "a", reachable: true, status: { sandboxes: 3 } }, { edge: "b", reachable: false, status: undefined }]);
+  expect(w.nodes()).toMatchObject([
+    { edge: "a", reachable: true, status: { sandboxes: 3 } },
+    { edge: "b", reachable: false, status: undefined },
+  ]);
 });
 
 test("one miss is forgiven, two are not; the last good answer stays; an answer mends all", async () => {
@@ -65,7 +71,7 @@ test("a refresh brings an answer to a question asked after it, and many share on
 
 test("it polls on by itself until it is stopped", async () => {
   let polls = 0;
-  const w = watch({ edges: ["a"], intervalMs: 1, poll: async () => (polls++, status("a")) });
+  const w = watch({ edges: ["a"], intervalMs: 1, poll: async () => status("a", ++polls) });
   await w.start();
   while (polls < 5) await new Promise(setImmediate);
   w.stop();

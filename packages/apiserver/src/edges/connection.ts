@@ -94,7 +94,8 @@ export class Connection {
       highWaterMark: largeBuffer,
       onread: {
         buffer: () => this.#nextBuffer(),
-        callback: (size: number, buffer: Uint8Array) => this.#onRead(Buffer.from(buffer.buffer, buffer.byteOffset, size)),
+        callback: (size: number, buffer: Uint8Array) =>
+          this.#onRead(Buffer.from(buffer.buffer, buffer.byteOffset, size)),
       },
     } as never);
     this.#socket.on("connect", () => {

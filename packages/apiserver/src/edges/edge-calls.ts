@@ -1,5 +1,13 @@
 // Calls of our own to an edge: unary Connect in binary form over its Unix socket.
-import { create, type DescMessage, type DescMethodUnary, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
+} from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeFromHttpStatus, errorFromJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { DsecError } from "@dsec/api";
@@ -46,7 +54,10 @@ export async function callEdgeEncoded<I extends DescMessage>(
   const path = `/${method.parent.typeName}/${method.name}`;
   const { status, bytes } = await exchange(address, path, body, options);
   if (status === 200) return bytes;
-  const fallback = new ConnectError(`${address.edge} answered ${path} with status ${status}`, codeFromHttpStatus(status));
+  const fallback = new ConnectError(
+    `${address.edge} answered ${path} with status ${status}`,
+    codeFromHttpStatus(status),
+  );
   throw answered(errorFromAnswer(bytes, fallback), address.edge);
 }
 
@@ -61,7 +72,10 @@ function errorFromAnswer(bytes: Buffer, fallback: ConnectError): ConnectError {
 const answeredErrors = new WeakSet<Error>();
 
 function answered(error: ConnectError, edge: string): DsecError {
-  const known = error.code === Code.Unknown ? new DsecError("INTERNAL", `${edge} failed: ${error.rawMessage}`) : DsecError.from(error);
+  const known =
+    error.code === Code.Unknown
+      ? new DsecError("INTERNAL", `${edge} failed: ${error.rawMessage}`)
+      : DsecError.from(error);
   answeredErrors.add(known);
   return known;
 }
@@ -94,7 +108,11 @@ function exchange(
     const onAbort = () => giveUp(new DsecError("CANCELLED", "the caller gave the call up", { outcomeUnknown: true }));
     if (options.timeoutMs < 2 ** 31) {
       const late = () =>
-        giveUp(new DsecError("DEADLINE_EXCEEDED", `${address.edge} did not answer ${path} in time`, { outcomeUnknown: true }));
+        giveUp(
+          new DsecError("DEADLINE_EXCEEDED", `${address.edge} did not answer ${path} in time`, {
+            outcomeUnknown: true,
+          }),
+        );
       timer = setTimeout(late, Math.max(0, options.timeoutMs));
     }
     options.signal?.addEventListener("abort", onAbort);
@@ -102,26 +120,32 @@ function exchange(
       `POST ${path} HTTP/1.1\r\nhost: ${address.edge}\r\ncontent-type: application/proto\r\n` +
       `connect-protocol-version: 1\r\ncontent-length: ${body.length}\r\n` +
       `x-dsec-principal: ${options.token}\r\nx-request-id: ${options.requestId}\r\n\r\n`;
-    const connection = edgeConnections.start(address.socket, "POST", Buffer.concat([Buffer.from(head, "latin1"), body]), false, {
-      head: (answer) => {
-        status = answer.status;
+    const connection = edgeConnections.start(
+      address.socket,
+      "POST",
+      Buffer.concat([Buffer.from(head, "latin1"), body]),
+      false,
+      {
+        head: (answer) => {
+          status = answer.status;
+        },
+        data: (bytes, release) => {
+          size += bytes.length;
+          if (size <= maxReplyBytes) chunks.push(Buffer.from(bytes));
+          release();
+          if (size > maxReplyBytes) giveUp(new DsecError("TOO_LARGE", `the answer of ${address.edge} is too large`));
+          return true;
+        },
+        end: () => {
+          end();
+          resolve({ status, bytes: chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size) });
+        },
+        fail: (error) => {
+          end();
+          reject(unreachable(address.edge, error));
+        },
       },
-      data: (bytes, release) => {
-        size += bytes.length;
-        if (size <= maxReplyBytes) chunks.push(Buffer.from(bytes));
-        release();
-        if (size > maxReplyBytes) giveUp(new DsecError("TOO_LARGE", `the answer of ${address.edge} is too large`));
-        return true;
-      },
-      end: () => {
-        end();
-        resolve({ status, bytes: chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size) });
-      },
-      fail: (error) => {
-        end();
-        reject(unreachable(address.edge, error));
-      },
-    });
+    );
     connection.requestEnded();
   });
 }

@@ -1,5 +1,5 @@
 // Passes a call on to an edge, undecoded: bytes in, bytes out, with back-pressure and aborts both ways.
-import { type IncomingMessage, request as httpRequest, type ServerResponse } from "node:http";
+import { request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Connection } from "./connection.ts";
 import { type EdgeAddress, edgeConnections, unreachable } from "./edge-calls.ts";
@@ -25,13 +25,21 @@ const dropped = new Set([
   "x-request-id",
 ]);
 
-const answerDropped = new Set(["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "x-request-id"]);
+const answerDropped = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "transfer-encoding",
+  "upgrade",
+  "x-request-id",
+]);
 
 /** Names and values in turn, as Node's rawHeaders, without those that go no further. */
 function keptHeaders(message: IncomingMessage, drop: ReadonlySet<string>): string[] {
   const raw = message.rawHeaders;
   const named = message.headers.connection;
-  const listed = named === undefined || !named.includes(",") ? undefined : new Set(named.toLowerCase().split(/\s*,\s*/));
+  const listed =
+    named === undefined || !named.includes(",") ? undefined : new Set(named.toLowerCase().split(/\s*,\s*/));
   const single = listed === undefined ? named?.toLowerCase() : undefined;
   const kept: string[] = [];
   for (let i = 0; i < raw.length; i += 2) {
@@ -159,12 +167,7 @@ function sendBody(request: IncomingMessage, connection: Connection, isOver: () =
 }
 
 /** Passes an upgrade (WebSocket) on. Rejects with EDGE_UNREACHABLE before the edge has answered. */
-export function passUpgradeOn(
-  call: PassedCall,
-  request: IncomingMessage,
-  socket: Socket,
-  head: Buffer,
-): Promise<void> {
+export function passUpgradeOn(call: PassedCall, request: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     const headers = keptHeaders(request, dropped);
     headers.push("host", call.address.edge, "x-dsec-principal", call.token, "x-request-id", call.requestId);

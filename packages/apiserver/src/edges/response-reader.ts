@@ -43,7 +43,14 @@ export function parseHead(text: string, method: string): ResponseHead & { length
   if (method === "HEAD" || code < 200 || code === 204 || code === 304) framing = "none";
   else if (chunked) framing = "chunked";
   else framing = length === undefined ? "close" : length === 0 ? "none" : "length";
-  return { status: code, statusText: status[3] ?? "", headers, framing, keepAlive: keepAlive && framing !== "close", length: length ?? 0 };
+  return {
+    status: code,
+    statusText: status[3] ?? "",
+    headers,
+    framing,
+    keepAlive: keepAlive && framing !== "close",
+    length: length ?? 0,
+  };
 }
 
 /** Finds the end of a chunked body in bytes that pass by. */

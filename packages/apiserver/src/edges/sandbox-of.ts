@@ -39,7 +39,8 @@ function idInJson(message: Buffer): string | undefined {
   } catch {
     throw new DsecError("INVALID_ARGUMENT", "the message is not JSON");
   }
-  if (typeof json !== "object" || json === null) throw new DsecError("INVALID_ARGUMENT", "the message is not a JSON object");
+  if (typeof json !== "object" || json === null)
+    throw new DsecError("INVALID_ARGUMENT", "the message is not a JSON object");
   const { sandboxId, sandbox_id } = json as Record<string, unknown>;
   const id = sandboxId ?? sandbox_id;
   return typeof id === "string" ? id : undefined;
@@ -52,7 +53,8 @@ function idInBinary(message: Buffer): string | undefined {
     let value = 0;
     for (let scale = 1; ; scale *= 128) {
       const byte = message[at++];
-      if (byte === undefined || scale > 2 ** 63) throw new DsecError("INVALID_ARGUMENT", "the message is not in binary form");
+      if (byte === undefined || scale > 2 ** 63)
+        throw new DsecError("INVALID_ARGUMENT", "the message is not in binary form");
       value += (byte & 127) * scale;
       if (byte < 128) return value;
     }

@@ -1,6 +1,7 @@
 // The apiserver's own methods: unary Connect calls, JSON and binary.
-import { gunzip } from "node:zlib";
+
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { gunzip } from "node:zlib";
 import {
   create,
   type DescMessage,
@@ -42,7 +43,11 @@ type Handler<M> =
 export type Handlers<S extends DescService> = { [K in keyof S["method"]]?: Handler<S["method"][K]> };
 
 /** Enters the handlers under "package.Service/Method". */
-export function addService<S extends DescService>(table: Map<string, OwnMethod>, service: S, handlers: Handlers<S>): void {
+export function addService<S extends DescService>(
+  table: Map<string, OwnMethod>,
+  service: S,
+  handlers: Handlers<S>,
+): void {
   for (const [localName, run] of Object.entries(handlers)) {
     const method = service.method[localName] as UnaryMethod<DescMessage, DescMessage>;
     table.set(`${service.typeName}/${method.name}`, { method, run: run as OwnMethod["run"] });
@@ -57,7 +62,8 @@ export async function serveUnary(
   call: Call,
 ): Promise<void> {
   const contentType = contentTypeOf(request);
-  if (request.method !== "POST") throw new DsecError("NO_SUCH_METHOD", `${call.method} is called by POST, not ${request.method}`);
+  if (request.method !== "POST")
+    throw new DsecError("NO_SUCH_METHOD", `${call.method} is called by POST, not ${request.method}`);
   const json = contentType === "application/json";
   if (!json && contentType !== "application/proto") {
     throw new DsecError("INVALID_ARGUMENT", "the content type is neither application/json nor application/proto");
@@ -96,7 +102,10 @@ function decode(method: UnaryMethod<DescMessage, DescMessage>, json: boolean, bo
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error);
     const form = json ? "JSON" : "binary form";
-    throw new DsecError("INVALID_ARGUMENT", `the message is not a ${method.input.name} in ${form}: ${said.slice(0, 200)}`);
+    throw new DsecError(
+      "INVALID_ARGUMENT",
+      `the message is not a ${method.input.name} in ${form}: ${said.slice(0, 200)}`,
+    );
   }
 }
 

@@ -10,7 +10,9 @@ export function asCallerError(error: unknown, requestId: string, log: Logger): D
   if (error instanceof DsecError) return error;
   if (error instanceof ConnectError) return DsecError.from(error);
   log.error({ err: error, requestId }, "a call failed on a fault of ours");
-  return new DsecError("INTERNAL", `the apiserver failed; request ID ${requestId}`, { metadata: { request_id: requestId } });
+  return new DsecError("INTERNAL", `the apiserver failed; request ID ${requestId}`, {
+    metadata: { request_id: requestId },
+  });
 }
 
 export function httpStatusOf(error: DsecError): number {
@@ -44,7 +46,11 @@ export function sendError(response: ServerResponse, contentType: string, error: 
     return;
   }
   const body = Buffer.from(errorJson(error));
-  response.writeHead(httpStatusOf(error), { ...headers, "content-type": "application/json", "content-length": body.length });
+  response.writeHead(httpStatusOf(error), {
+    ...headers,
+    "content-type": "application/json",
+    "content-length": body.length,
+  });
   response.end(body);
 }
 

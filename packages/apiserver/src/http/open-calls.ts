@@ -20,10 +20,11 @@ export class OpenCalls {
 
   /** One secret for each key that has calls open. */
   *secrets(): Iterable<string> {
-    for (const calls of this.#byKey.values()) for (const call of calls) {
-      yield call.secret;
-      break;
-    }
+    for (const calls of this.#byKey.values())
+      for (const call of calls) {
+        yield call.secret;
+        break;
+      }
   }
 
   get size(): number {

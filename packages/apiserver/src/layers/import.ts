@@ -21,7 +21,12 @@ export interface ImportParts {
 }
 
 /** Serves the call. Rejects with what is to be answered as an error. */
-export async function importLayer(parts: ImportParts, request: IncomingMessage, response: ServerResponse, call: Call): Promise<void> {
+export async function importLayer(
+  parts: ImportParts,
+  request: IncomingMessage,
+  response: ServerResponse,
+  call: Call,
+): Promise<void> {
   if (request.method !== "POST") throw new DsecError("NO_SUCH_METHOD", `/v1/layers takes POST, not ${request.method}`);
   const url = new URL(request.url ?? "", "http://localhost");
   const query = url.searchParams;
@@ -43,15 +48,22 @@ export async function importLayer(parts: ImportParts, request: IncomingMessage, 
     config: made.config,
     builtFrom: made.builtFrom,
   });
-  const body = Buffer.from(toJsonString(ImportLayerResponseSchema, { $typeName: "dsec.v1.ImportLayerResponse", layer, existed }));
-  response.writeHead(200, { "content-type": "application/json", "content-length": body.length, "x-request-id": call.requestId });
+  const body = Buffer.from(
+    toJsonString(ImportLayerResponseSchema, { $typeName: "dsec.v1.ImportLayerResponse", layer, existed }),
+  );
+  response.writeHead(200, {
+    "content-type": "application/json",
+    "content-length": body.length,
+    "x-request-id": call.requestId,
+  });
   response.end(body);
 }
 
 /** Streams the body to a healthy edge. Rejects with its error, or UNAVAILABLE where none is healthy. */
 async function send(parts: ImportParts, url: URL, request: IncomingMessage, call: Call): Promise<LayerVersion> {
   const node = parts.watcher.nodes().find(({ status, reachable }) => reachable && status?.healthy);
-  if (node === undefined) throw new DsecError("UNAVAILABLE", "no node answers that could take the layer", { retryAfterMs: 1_000 });
+  if (node === undefined)
+    throw new DsecError("UNAVAILABLE", "no node answers that could take the layer", { retryAfterMs: 1_000 });
   const address = parts.edges.get(node.edge);
   const { status, bytes } = await new Promise<{ status: number; bytes: Buffer }>((resolve, reject) => {
     const headers: Record<string, string> = {
@@ -63,7 +75,13 @@ async function send(parts: ImportParts, url: URL, request: IncomingMessage, call
     const length = request.headers["content-length"];
     if (length !== undefined) headers["content-length"] = length;
     else headers["transfer-encoding"] = "chunked";
-    const upstream = httpRequest({ agent: false, socketPath: address.socket, method: "POST", path: url.pathname + url.search, headers });
+    const upstream = httpRequest({
+      agent: false,
+      socketPath: address.socket,
+      method: "POST",
+      path: url.pathname + url.search,
+      headers,
+    });
     upstream.on("error", (error) => reject(unreachable(address.edge, error)));
     upstream.on("response", (answer) => {
       const chunks: Buffer[] = [];
@@ -88,13 +106,18 @@ async function send(parts: ImportParts, url: URL, request: IncomingMessage, call
     });
     call.gone.addEventListener("abort", () => upstream.destroy());
   });
-  if (status === 200) return fromJson(LayerVersionSchema, JSON.parse(bytes.toString("utf8")) as JsonValue, { ignoreUnknownFields: true });
+  if (status === 200)
+    return fromJson(LayerVersionSchema, JSON.parse(bytes.toString("utf8")) as JsonValue, { ignoreUnknownFields: true });
   throw DsecError.from(errorOf(status, bytes, address.edge));
 }
 
 function errorOf(status: number, bytes: Buffer, edge: string): unknown {
   try {
-    return errorFromJsonBytes(bytes, undefined, new ConnectError(`${edge} answered with status ${status}`, Code.Internal));
+    return errorFromJsonBytes(
+      bytes,
+      undefined,
+      new ConnectError(`${edge} answered with status ${status}`, Code.Internal),
+    );
   } catch (error) {
     return error;
   }

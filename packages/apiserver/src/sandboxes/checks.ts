@@ -19,7 +19,8 @@ export function checkCreate(request: CreateSandboxRequest): ContainerArgs {
   if (request.retry && request.createKey === "") {
     throw new DsecError("INVALID_ARGUMENT", "a retry needs the create_key of the first attempt");
   }
-  if (request.backend.value.image === "") throw new DsecError("INVALID_ARGUMENT", "the create names no image: set container.image");
+  if (request.backend.value.image === "")
+    throw new DsecError("INVALID_ARGUMENT", "the create names no image: set container.image");
   return request.backend.value;
 }
 
@@ -36,7 +37,10 @@ export function projectOf(principal: Principal, asked: string): string {
   checkProjectPath(project);
   checkActsIn(principal, project);
   if (isAtOrBelow(project, publicProject)) {
-    throw new DsecError("INVALID_ARGUMENT", `"${publicProject}" holds shared layers; sandboxes belong to another project`);
+    throw new DsecError(
+      "INVALID_ARGUMENT",
+      `"${publicProject}" holds shared layers; sandboxes belong to another project`,
+    );
   }
   return project;
 }
@@ -44,7 +48,8 @@ export function projectOf(principal: Principal, asked: string): string {
 /** What placement and quotas count: requests, never limits. Throws INVALID_LIMIT. */
 export function requestsOf(args: ContainerArgs): Amounts {
   const cpu = args.cpuCoresRequest;
-  if (!Number.isFinite(cpu) || cpu < 0) throw new DsecError("INVALID_LIMIT", `container.cpu_cores_request is ${cpu}, not a number of cores`);
+  if (!Number.isFinite(cpu) || cpu < 0)
+    throw new DsecError("INVALID_LIMIT", `container.cpu_cores_request is ${cpu}, not a number of cores`);
   const limit = args.memoryLimitMb === 0n ? defaultMemoryMb : Math.min(defaultMemoryMb, Number(args.memoryLimitMb));
   const memoryMb = args.memoryRequestMb === 0n ? limit : Number(args.memoryRequestMb);
   return { sandboxes: 1, cpuCores: cpu === 0 ? defaultCpuCores : cpu, memoryMb };

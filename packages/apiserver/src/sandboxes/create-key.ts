@@ -49,12 +49,16 @@ export async function askForKey(
       throw new DsecError("IDEMPOTENCY_MISMATCH", "this create_key was used before with other arguments");
     }
     if (holder !== undefined) return { found: await whenReady(edges, holder.answer.sandboxId, question, call) };
-    const highest = answers.reduce((max, { answer }) => (answer.supersededBy > max ? answer.supersededBy : max), 0n);
+    let highest = 0n;
+    for (const { answer } of answers) if (answer.supersededBy > highest) highest = answer.supersededBy;
     if (highest < attempt) return { attempt };
     // Another apiserver, with a clock ahead of ours, asked too.
     attempt = highest + 1n + BigInt(randomInt(perMs));
   }
-  throw new DsecError("UNAVAILABLE", "other retries of the same create are under way", { outcomeUnknown: true, retryAfterMs: 1_000 });
+  throw new DsecError("UNAVAILABLE", "other retries of the same create are under way", {
+    outcomeUnknown: true,
+    retryAfterMs: 1_000,
+  });
 }
 
 async function askOne(
@@ -90,7 +94,9 @@ async function whenReady(edges: Edges, sandboxId: string, question: KeyQuestion,
   for (let waitMs = 5; ; waitMs = Math.min(waitMs * 2, 200)) {
     const sandbox = await getSandbox(edges, sandboxId, question, call);
     if (sandbox.state !== SandboxState.CREATING) {
-      return new EncodedReply(toBinary(CreateSandboxResponseSchema, { $typeName: "dsec.v1.CreateSandboxResponse", sandbox }));
+      return new EncodedReply(
+        toBinary(CreateSandboxResponseSchema, { $typeName: "dsec.v1.CreateSandboxResponse", sandbox }),
+      );
     }
     if (Date.now() + waitMs >= question.deadlineMs) {
       throw new DsecError("DEADLINE_EXCEEDED", `sandbox ${sandboxId} is still being created`, {

@@ -10,8 +10,15 @@ import {
   type ResolvedLayer,
   SandboxService,
 } from "@dsec/api";
-import { limitsOf, type LayerResolver, type ProjectStore, type QuotaLedger, type Reservation, StaleCache } from "@dsec/iam";
 import type { Amounts, Principal, ProjectLimits } from "@dsec/iam";
+import {
+  type LayerResolver,
+  limitsOf,
+  type ProjectStore,
+  type QuotaLedger,
+  type Reservation,
+  StaleCache,
+} from "@dsec/iam";
 import { type Attempt, chooseNode, type Demand, placementFailure, type RecentPlacements } from "@dsec/placement";
 import type { Watcher } from "@dsec/watcher";
 import type { Call } from "../call.ts";
@@ -81,7 +88,11 @@ export class Creator {
     const digest = argumentsDigest(request, project);
     let attempt = 0n;
     if (request.retry) {
-      const asked = await askForKey(this.#parts.edges, { project, createKey: request.createKey, digest, deadlineMs }, call);
+      const asked = await askForKey(
+        this.#parts.edges,
+        { project, createKey: request.createKey, digest, deadlineMs },
+        call,
+      );
       if (asked.found !== undefined) return asked.found;
       attempt = asked.attempt;
     }
@@ -181,8 +192,11 @@ export class Creator {
     const { sandbox } = fromBinary(EdgeCreateResponseSchema, reply);
     if (sandbox === undefined) return;
     const options = { token: call.token, requestId: call.requestId, timeoutMs: 30_000 };
-    callEdge(this.#parts.edges.get(edge), SandboxService.method.stopSandbox, { sandboxId: sandbox.sandboxId }, options).catch(
-      () => {},
-    );
+    callEdge(
+      this.#parts.edges.get(edge),
+      SandboxService.method.stopSandbox,
+      { sandboxId: sandbox.sandboxId },
+      options,
+    ).catch(() => {});
   }
 }

@@ -1,6 +1,11 @@
 import { hash } from "node:crypto";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { type ContainerArgs, ContainerArgsSchema, type CreateSandboxRequest, CreateSandboxRequestSchema } from "@dsec/api";
+import {
+  type ContainerArgs,
+  ContainerArgsSchema,
+  type CreateSandboxRequest,
+  CreateSandboxRequestSchema,
+} from "@dsec/api";
 
 /**
  * SHA-256 (hex) of what a create asks for: the binary form with maps in order of their keys, without create_key, deadline
@@ -15,13 +20,15 @@ export function argumentsDigest(request: CreateSandboxRequest, project: string):
     idleMs: request.idleMs,
     strict: request.strict,
   });
-  if (request.backend.case === "container") canonical.backend = { case: "container", value: sortedArgs(request.backend.value) };
+  if (request.backend.case === "container")
+    canonical.backend = { case: "container", value: sortedArgs(request.backend.value) };
   return hash("sha256", toBinary(CreateSandboxRequestSchema, canonical, { writeUnknownFields: false }), "hex");
 }
 
 function sortedArgs(args: ContainerArgs): ContainerArgs {
   const copy = create(ContainerArgsSchema, { ...args, env: sorted(args.env), secretEnv: sorted(args.secretEnv) });
-  if (args.networkRules !== undefined) copy.networkRules = { ...args.networkRules, allow: sorted(args.networkRules.allow) };
+  if (args.networkRules !== undefined)
+    copy.networkRules = { ...args.networkRules, allow: sorted(args.networkRules.allow) };
   return copy;
 }
 

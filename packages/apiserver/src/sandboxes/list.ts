@@ -1,4 +1,4 @@
-import { type ListSandboxesRequest, DsecError, EdgeService, type Sandbox } from "@dsec/api";
+import { DsecError, EdgeService, type ListSandboxesRequest, type Sandbox } from "@dsec/api";
 import { checkActsIn, checkProjectPath } from "@dsec/iam";
 import type { Call } from "../call.ts";
 import { callEdge } from "../edges/edge-calls.ts";

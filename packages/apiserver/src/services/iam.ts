@@ -1,5 +1,14 @@
 import { create } from "@bufbuild/protobuf";
-import { DsecError, IamService, type Key, KeySchema, type Project, ProjectSchema, type Quota, QuotaSchema } from "@dsec/api";
+import {
+  DsecError,
+  type IamService,
+  type Key,
+  KeySchema,
+  type Project,
+  ProjectSchema,
+  type Quota,
+  QuotaSchema,
+} from "@dsec/api";
 import {
   type Amounts,
   actsIn,
@@ -16,8 +25,8 @@ import {
   quotaOf,
   roleFromProto,
   roleFromText,
-  rootProject,
   roleToProto,
+  rootProject,
 } from "@dsec/iam";
 import type { Watcher } from "@dsec/watcher";
 import type { Handlers } from "../http/connect-unary.ts";
@@ -94,9 +103,13 @@ export function iamHandlers(parts: IamParts): Handlers<typeof IamService> {
       checkProjectPath(project);
       checkActsIn(call.principal, project);
       if (request.name.length > maxNameLength || hasControl(request.name)) {
-        throw new DsecError("INVALID_ARGUMENT", `the key's name is longer than ${maxNameLength} or holds control characters`);
+        throw new DsecError(
+          "INVALID_ARGUMENT",
+          `the key's name is longer than ${maxNameLength} or holds control characters`,
+        );
       }
-      if (request.ttlMs > maxTtlMs) throw new DsecError("INVALID_ARGUMENT", "ttl_ms is more than ten years; 0 is no end");
+      if (request.ttlMs > maxTtlMs)
+        throw new DsecError("INVALID_ARGUMENT", "ttl_ms is more than ten years; 0 is no end");
       const role = roleFromProto(request.role);
       const { row, secret } = await keys.create({ project, role, name: request.name, ttlMs: Number(request.ttlMs) });
       return { key: keyMessage(row), secret };
@@ -121,7 +134,10 @@ export function iamHandlers(parts: IamParts): Handlers<typeof IamService> {
 function checkBelow(principal: Principal, path: string): void {
   checkActsIn(principal, path);
   if (isAtOrBelow(path, principal.project) && path !== principal.project) return;
-  throw new DsecError("PERMISSION_DENIED", `a key of "${principal.project}" may do this to projects below it, not to "${path}"`);
+  throw new DsecError(
+    "PERMISSION_DENIED",
+    `a key of "${principal.project}" may do this to projects below it, not to "${path}"`,
+  );
 }
 
 function hasControl(text: string): boolean {

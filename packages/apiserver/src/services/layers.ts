@@ -1,14 +1,14 @@
-import { DsecError, EdgeService, LayerService, printable } from "@dsec/api";
+import { DsecError, EdgeService, type LayerService, printable } from "@dsec/api";
 import {
   actsIn,
   checkActsIn,
   checkProjectPath,
   digestsOf,
   isDigest,
-  layerFromRow,
   type LayerResolver,
   type LayerRow,
   type LayerStore,
+  layerFromRow,
   type Principal,
   rootProject,
   visibleFrom,
@@ -64,7 +64,10 @@ export function layerHandlers(parts: LayerParts): Handlers<typeof LayerService> 
       if (rows.length === 0) throw notFound(request.name, call.principal);
       const project = (rows[0] as LayerRow).project;
       if (!actsIn(call.principal, project)) {
-        throw new DsecError("PERMISSION_DENIED", `"${printable(request.name)}" belongs to ${project}; a key of that project may delete it`);
+        throw new DsecError(
+          "PERMISSION_DENIED",
+          `"${printable(request.name)}" belongs to ${project}; a key of that project may delete it`,
+        );
       }
       await remove(parts, rows, call);
       return {};
@@ -82,7 +85,12 @@ async function remove(parts: LayerParts, rows: LayerRow[], call: Call): Promise<
   if (digests.length === 0) return;
   for (const address of parts.edges.all) {
     try {
-      await callEdge(address, EdgeService.method.dropLayer, { digests }, { token, requestId: call.requestId, timeoutMs });
+      await callEdge(
+        address,
+        EdgeService.method.dropLayer,
+        { digests },
+        { token, requestId: call.requestId, timeoutMs },
+      );
     } catch (error) {
       if (error instanceof DsecError && error.reason === "LAYER_NOT_FOUND") continue;
       await parts.layers.restore(rows);
@@ -92,7 +100,13 @@ async function remove(parts: LayerParts, rows: LayerRow[], call: Call): Promise<
 }
 
 /** Asks all edges: their content may be one directory, so one that drops it drops it for all. */
-async function checkUnused(parts: LayerParts, rows: LayerRow[], digests: ReadonlySet<string>, token: string, call: Call) {
+async function checkUnused(
+  parts: LayerParts,
+  rows: LayerRow[],
+  digests: ReadonlySet<string>,
+  token: string,
+  call: Call,
+) {
   const users: string[] = [];
   await Promise.all(
     parts.edges.all.map(async (address) => {
@@ -115,12 +129,21 @@ async function checkUnused(parts: LayerParts, rows: LayerRow[], digests: Readonl
   throw new DsecError(
     "LAYER_IN_USE",
     `"${first.project}/${first.name}" is used by ${users.length} sandboxes, such as ${named.slice(0, 3).join(", ")}`,
-    { metadata: { sandboxes: named.join(","), count: String(users.length), digests: rows.flatMap(digestsOf).slice(0, 10).join(",") } },
+    {
+      metadata: {
+        sandboxes: named.join(","),
+        count: String(users.length),
+        digests: rows.flatMap(digestsOf).slice(0, 10).join(","),
+      },
+    },
   );
 }
 
 function notFound(name: string, principal: Principal): DsecError {
-  return new DsecError("LAYER_NOT_FOUND", `there is no layer "${printable(name)}" for ${principal.project} or in public/`);
+  return new DsecError(
+    "LAYER_NOT_FOUND",
+    `there is no layer "${printable(name)}" for ${principal.project} or in public/`,
+  );
 }
 
 function checkPrefix(prefix: string): string {

@@ -8,7 +8,8 @@ export function nodeHandlers(watcher: Watcher): Handlers<typeof NodeService> {
   return {
     async listNodes(_, call) {
       const nodes = watcher.nodes().map(({ edge, status, reachable }) => {
-        if (status === undefined) return create(NodeStatusSchema, { edge, healthy: false, notAcceptingReason: "it has not answered yet" });
+        if (status === undefined)
+          return create(NodeStatusSchema, { edge, healthy: false, notAcceptingReason: "it has not answered yet" });
         return {
           ...status,
           healthy: status.healthy && reachable,

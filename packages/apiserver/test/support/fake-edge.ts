@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { create, toJsonString } from "@bufbuild/protobuf";
-import { type ConnectRouter, type HandlerContext } from "@connectrpc/connect";
+import type { ConnectRouter, HandlerContext } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import {
   CommandService,
@@ -66,7 +66,7 @@ export class FakeEdge {
     const connect = connectNodeAdapter({ routes: (router) => this.#routes(router), acceptCompression: [] });
     this.#server = createServer({ keepAliveTimeout: 120_000 }, (request, response) => {
       this.heads.push(request.headers);
-      if (request.url?.startsWith("/v1/")) void this.#plain(request, response);
+      if (request.url?.startsWith("/v1/")) this.#plain(request, response).catch(() => response.destroy());
       else connect(request, response);
     });
     this.#server.on("connection", (s: Socket) => this.#sockets.add(s.on("close", () => this.#sockets.delete(s))));
@@ -75,6 +75,18 @@ export class FakeEdge {
 
   start(): Promise<void> {
     return new Promise((resolve) => this.#server.listen(this.socket, resolve));
+  }
+
+  /** As it was when it was new, and listening. */
+  async reset(): Promise<void> {
+    for (const memory of [this.made, this.keys]) memory.clear();
+    for (const list of [this.principals, this.creates, this.heads, this.dropped]) list.length = 0;
+    this.refuse = undefined;
+    this.cutCreate = undefined;
+    this.accepting = true;
+    this.createMs = 0;
+    this.#generation++;
+    if (!this.#server.listening) await this.start();
   }
 
   async stop(): Promise<void> {
@@ -135,7 +147,9 @@ export class FakeEdge {
         await check(context);
         const project = filter?.project ?? "";
         const all = [...this.made.values()].map((made) => made.sandbox);
-        const mine = all.filter((s) => s.project === project || (filter?.recursive && s.project.startsWith(`${project}/`)));
+        const mine = all.filter(
+          (s) => s.project === project || (filter?.recursive && s.project.startsWith(`${project}/`)),
+        );
         mine.sort((a, b) => (a.sandboxId < b.sandboxId ? -1 : 1));
         const after = mine.filter((s) => s.sandboxId > (filter?.pageToken ?? ""));
         return { sandboxes: after.slice(0, filter?.pageSize || 100) };
@@ -158,7 +172,9 @@ export class FakeEdge {
       exec: async (request, context) => {
         await own(request.sandboxId, context);
         const shell = request.spec?.what.case === "shell" ? request.spec.what.value : "";
-        return { result: { commandId: request.commandId, outcome: { exitCode: 0 }, stdout: { data: Buffer.from(shell) } } };
+        return {
+          result: { commandId: request.commandId, outcome: { exitCode: 0 }, stdout: { data: Buffer.from(shell) } },
+        };
       },
       stream: async function* (this: void, request, context) {
         yield { event: { case: "started", value: { commandId: request.commandId } } };
@@ -177,9 +193,11 @@ export class FakeEdge {
         const sandbox = this.made.get(entry.id)?.sandbox;
         if (sandbox) return sandbox;
       }
-      if (entry.attempt !== request.attempt) throw new DsecError("CREATE_SUPERSEDED", "a retry was answered").toConnect();
+      if (entry.attempt !== request.attempt)
+        throw new DsecError("CREATE_SUPERSEDED", "a retry was answered").toConnect();
     }
-    if (this.made.size >= this.maxSandboxes) throw new DsecError("CAPACITY_FULL", "full", { retryAfterMs: 250 }).toConnect();
+    if (this.made.size >= this.maxSandboxes)
+      throw new DsecError("CAPACITY_FULL", "full", { retryAfterMs: 250 }).toConnect();
     const sandbox = create(SandboxSchema, {
       sandboxId: `${this.edge}${randomBase32(20)}`,
       state: SandboxState.CREATING,
@@ -188,7 +206,11 @@ export class FakeEdge {
       layers: request.layers.map(({ kind, digest, name }) => ({ kind, digest, name })),
     });
     const args = create_.backend.case === "container" ? create_.backend.value : undefined;
-    this.made.set(sandbox.sandboxId, { sandbox, cpu: args?.cpuCoresRequest || 0.02, memory: args?.memoryRequestMb || 32n });
+    this.made.set(sandbox.sandboxId, {
+      sandbox,
+      cpu: args?.cpuCoresRequest || 0.02,
+      memory: args?.memoryRequestMb || 32n,
+    });
     if (create_.createKey !== "") {
       this.keys.set(key, { id: sandbox.sandboxId, digest: request.argumentsDigest, attempt: request.attempt });
     }
@@ -234,8 +256,15 @@ export class FakeEdge {
     const url = new URL(request.url ?? "", "http://x");
     if (url.pathname === "/v1/layers") {
       for await (const chunk of request) this.uploaded += (chunk as Buffer).length;
-      const kind = { base: LayerKind.BASE, workspace: LayerKind.WORKSPACE, toolkit: LayerKind.TOOLKIT }[url.searchParams.get("kind") ?? ""];
-      const layer = create(LayerVersionSchema, { kind: kind ?? 0, digests: [this.layerDigest], dataBytes: 5n, config: { env: ["A=b"] } });
+      const kind = { base: LayerKind.BASE, workspace: LayerKind.WORKSPACE, toolkit: LayerKind.TOOLKIT }[
+        url.searchParams.get("kind") ?? ""
+      ];
+      const layer = create(LayerVersionSchema, {
+        kind: kind ?? 0,
+        digests: [this.layerDigest],
+        dataBytes: 5n,
+        config: { env: ["A=b"] },
+      });
       response.writeHead(200, { "content-type": "application/json" }).end(toJsonString(LayerVersionSchema, layer));
       return;
     }
@@ -268,7 +297,7 @@ export class FakeEdge {
     this.heads.push(request.headers);
     socket.on("error", () => {});
     if (!request.url?.includes("/terminal")) {
-      socket.end('HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}');
+      socket.end("HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}");
       return;
     }
     socket.write("HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n");

@@ -84,19 +84,22 @@ export function send(port: number, path: string, sent: Sent = {}): Promise<Answe
   return new Promise((resolve, reject) => {
     const headers: Record<string, string> = { ...sent.headers };
     if (sent.key !== undefined) headers.authorization = `Bearer ${sent.key}`;
-    const request = httpRequest({ host: "127.0.0.1", port, path, method: sent.method ?? "POST", headers, agent: false }, (answer) => {
-      const chunks: Buffer[] = [];
-      answer.on("data", (chunk: Buffer) => chunks.push(chunk));
-      answer.on("error", reject);
-      answer.on("end", () => {
-        const body = Buffer.concat(chunks);
-        let json: unknown;
-        try {
-          json = JSON.parse(body.toString("utf8"));
-        } catch {}
-        resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body, json });
-      });
-    });
+    const request = httpRequest(
+      { host: "127.0.0.1", port, path, method: sent.method ?? "POST", headers, agent: false },
+      (answer) => {
+        const chunks: Buffer[] = [];
+        answer.on("data", (chunk: Buffer) => chunks.push(chunk));
+        answer.on("error", reject);
+        answer.on("end", () => {
+          const body = Buffer.concat(chunks);
+          let json: unknown;
+          try {
+            json = JSON.parse(body.toString("utf8"));
+          } catch {}
+          resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body, json });
+        });
+      },
+    );
     request.on("error", reject);
     request.end(sent.body);
   });
@@ -119,6 +122,9 @@ export function infoOf(answer: Answer): any {
 }
 
 export async function importBase(platform: Platform, name = "debian"): Promise<void> {
-  const answer = await send(platform.port, `/v1/layers?kind=base&name=${name}&format=tar`, { key: platform.key, body: "tar" });
+  const answer = await send(platform.port, `/v1/layers?kind=base&name=${name}&format=tar`, {
+    key: platform.key,
+    body: "tar",
+  });
   if (answer.status !== 200) throw new Error(`import: ${answer.body}`);
 }

@@ -7,7 +7,10 @@ import { type Postgres, postgresMissing, startPostgres } from "./postgres.ts";
 export const engines = ["PGlite", "PostgreSQL"] as const;
 
 /** Runs the tests once on each engine; `current()` is a database with empty tables. */
-export function onEachDatabase(name: string, tests: (current: () => Database, url: () => string | undefined) => void): void {
+export function onEachDatabase(
+  name: string,
+  tests: (current: () => Database, url: () => string | undefined) => void,
+): void {
   for (const engine of engines) {
     const missing = engine === "PostgreSQL" ? postgresMissing() : undefined;
     if (missing !== undefined) process.stderr.write(`skipped: ${name} on PostgreSQL: ${missing}\n`);

@@ -41,10 +41,23 @@ export async function startPostgres(): Promise<Postgres> {
   chmodSync(dir, 0o700);
   const data = join(dir, "data");
   const as = { uid, gid, cwd: dir, stdio: "ignore" } as const;
-  execFileSync(join(bin, "initdb"), ["-D", data, "-A", "trust", "-U", "dsec", "--no-sync", "-E", "UTF8", "--locale=C"], as);
+  execFileSync(
+    join(bin, "initdb"),
+    ["-D", data, "-A", "trust", "-U", "dsec", "--no-sync", "-E", "UTF8", "--locale=C"],
+    as,
+  );
   let server: ChildProcess | undefined;
   const start = async (): Promise<void> => {
-    const options = ["-c", "listen_addresses=", "-c", `unix_socket_directories=${dir}`, "-c", "fsync=off", "-c", "max_connections=60"];
+    const options = [
+      "-c",
+      "listen_addresses=",
+      "-c",
+      `unix_socket_directories=${dir}`,
+      "-c",
+      "fsync=off",
+      "-c",
+      "max_connections=60",
+    ];
     server = spawn(join(bin, "postgres"), ["-D", data, ...options], as);
     for (let tries = 0; ; tries++) {
       try {

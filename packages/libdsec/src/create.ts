@@ -1,6 +1,6 @@
 // One create, seen through: the same key and the same absolute deadline for every attempt, so there is never a second one.
 import { DsecError, SandboxService, type Sandbox as WireSandbox } from "@dsec/api";
-import { ConnectionError, isInterruption, isReason } from "./errors.ts";
+import { ConnectionError, cancelled, isInterruption, isReason } from "./errors.ts";
 import {
   type ContainerRunArgs,
   type CreateOptions,
@@ -30,6 +30,7 @@ export async function createSandbox(
     createKey: options.createKey ?? newCreateKey(),
     deadlineUnixMs: BigInt(Math.ceil(Date.now() + timeoutMs)),
   };
+  if (signal?.aborted) throw cancelled(signal.reason);
   const end = performance.now() + timeoutMs;
   // An attempt that may have arrived makes every later one a retry: the apiserver then asks the edges for the key first.
   let retry = false;
@@ -63,7 +64,10 @@ export async function createSandbox(
       if (!interrupted) round = Math.max(round, 3);
       const wait = pause(round, error.retryAfterMs);
       if (now + wait >= ends) throw unknownIf(retry, error);
-      await delay(wait, signal);
+      await delay(wait, signal).catch((abort) => {
+        if (retry) calls.later(undo(calls, request));
+        throw abort;
+      });
     }
   }
 }

@@ -163,7 +163,7 @@ export class Terminal implements AsyncDisposable {
 
   #control(data: Buffer): void {
     const message = JSON.parse(data.toString("utf8"));
-    if (message.gap) this.#offset = Number(message.gap.offset);
+    if (message.gap) this.#offset = Number(message.gap.offset) + Number(message.gap.droppedBytes);
     else if (message.ended) {
       this.#leave();
       this.#finish(outcomeOf(fromJson(CommandOutcomeSchema, message.ended, { ignoreUnknownFields: true })));

@@ -116,7 +116,7 @@ export class Platform implements AsyncDisposable {
     const child = spawn(program.file, program.args, { stdio: ["ignore", "pipe", stderr], cwd: root, ...user });
     closeSync(stderr);
     program.child = child;
-    const ready = program.asRoot ? this.#socketOf(name) : readyLine(child);
+    const ready = readyLine(child);
     const ended = once(child, "exit").then(() => {
       throw new Error(`${name} ended at its start:\n${readFileSync(log, "utf8").slice(-2000)}`);
     });
@@ -143,16 +143,6 @@ export class Platform implements AsyncDisposable {
 
   #add(program: Program): void {
     this.#programs.set(program.name, program);
-  }
-
-  async #socketOf(name: string): Promise<void> {
-    const socket = join(this.runDir, name.slice("hostd-".length), "hostd.sock");
-    for (let i = 0; i < 200; i++) {
-      // A socket that an earlier hostd left is there too, so ask the kernel who listens.
-      if (existsSync(socket) && readFileSync("/proc/net/unix", "utf8").includes(`${socket}\n`)) return;
-      await sleep(25);
-    }
-    throw new Error(`${socket} did not appear within 5 s`);
   }
 
   #prepare(options: PlatformOptions): void {

@@ -1,5 +1,4 @@
 // Plain HTTP bodies: sent from any source with back-pressure, read as they come.
-import { once } from "node:events";
 import type { ClientRequest, OutgoingHttpHeaders } from "node:http";
 import { ConnectionError, DsecError } from "../errors.ts";
 import type { Calls } from "./calls.ts";
@@ -54,18 +53,24 @@ function sourceError(error: unknown): unknown {
 
 async function pump(source: Exclude<BodySource, string | Uint8Array>, request: ClientRequest): Promise<void> {
   let closed = false;
-  request.once("close", () => {
+  let wake = () => {};
+  const stop = () => {
     closed = true;
-  });
+    wake();
+  };
+  request.once("close", stop);
   // An answer that comes before the body's end is an error of the server's: no more is sent.
   request.once("response", () => {
-    if (!request.writableEnded) closed = true;
+    if (!request.writableEnded) stop();
   });
+  request.on("drain", () => wake());
   for await (const part of source) {
     if (closed) break;
-    if (part.length === 0) continue;
-    if (!request.write(part))
-      await Promise.race([once(request, "drain"), once(request, "close"), once(request, "response")]).catch(() => {});
+    if (part.length === 0 || request.write(part)) continue;
+    await new Promise<void>((resolve) => {
+      wake = resolve;
+      if (closed) resolve();
+    });
   }
   if (!request.destroyed) request.end();
 }

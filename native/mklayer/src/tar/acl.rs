@@ -33,6 +33,11 @@ pub fn to_xattr(text: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Whether an access ACL holds only owner, group and others.
+pub fn is_mode(xattr: &[u8]) -> bool {
+    xattr.len() <= 4 + 3 * 8
+}
+
 fn entry(line: &[u8]) -> Result<(u16, u32, u16)> {
     let bad = || Failure::invalid(format!("the ACL entry {} cannot be read", shown(line)));
     let fields: Vec<&[u8]> = line.split(|b| *b == b':').map(<[u8]>::trim_ascii).collect();

@@ -104,6 +104,8 @@ impl Pax {
                 all.push((name.to_vec(), acl::to_xattr(text)?));
             }
         }
+        // One that says no more than the mode is none, as in the kernel.
+        all.retain(|(name, value)| name != b"system.posix_acl_access" || !acl::is_mode(value));
         all.sort();
         Ok(all
             .into_iter()

@@ -86,7 +86,8 @@ export async function startApiserver(settings: Settings, log: Logger): Promise<A
     edges,
     own,
     log,
-    importLayer: (request, response, call) => importLayer({ layers, edges, watcher }, request, response, call),
+    importLayer: (request, response, call) =>
+      importLayer({ layers, resolver, edges, watcher }, request, response, call),
   });
   const revalidate = async (): Promise<void> => {
     for (const secret of front.open.secrets()) authenticator.touch(secret);

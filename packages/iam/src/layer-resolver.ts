@@ -33,6 +33,11 @@ export class LayerResolver {
     return this.#cache.get(key, () => this.#resolve(principal, project, kind, text));
   }
 
+  /** Names changed here: look again. */
+  forget(): void {
+    this.#cache.clear();
+  }
+
   /** The newest row that the text names, of any kind, and all rows that it names when it says no version. */
   async find(principal: Principal, project: string, text: string): Promise<LayerRow[]> {
     if (isDigest(text)) {

@@ -7,6 +7,8 @@ const smallBuffer = 16 * 1024;
 const largeBuffer = 256 * 1024;
 const maxSpare = 64;
 const maxIdle = 512;
+/** Shorter than edges keep an idle connection (600 s), so that none is used as it closes. */
+const maxIdleMs = 300_000;
 
 /** What an exchange tells its caller. After `end` or `fail` nothing more comes. */
 export interface Receiver {
@@ -64,6 +66,7 @@ export class EdgeConnections {
     const idle = this.#idle.get(socketPath);
     for (let connection = idle?.pop(); connection !== undefined; connection = idle?.pop()) {
       if (connection.usable) return connection;
+      connection.destroy();
     }
     return undefined;
   }
@@ -82,6 +85,7 @@ export class Connection {
   #left = 0;
   #chunked: ChunkedEnd | undefined;
   #requestEnded = false;
+  #idleSince = performance.now();
   #buffer: Buffer = Buffer.allocUnsafeSlow(smallBuffer);
   /** Pieces of the buffer that a receiver still reads from. */
   #holds = { count: 0 };
@@ -107,7 +111,12 @@ export class Connection {
   }
 
   get usable(): boolean {
-    return !this.#socket.destroyed && this.#socket.writable && this.#receiver === undefined;
+    return (
+      performance.now() - this.#idleSince < maxIdleMs &&
+      !this.#socket.destroyed &&
+      this.#socket.writable &&
+      this.#receiver === undefined
+    );
   }
 
   begin(method: string, head: Buffer, raw: boolean, receiver: Receiver): void {
@@ -262,6 +271,7 @@ export class Connection {
     }
     // An idle connection holds little.
     if (this.#buffer.length === largeBuffer) this.#useBuffer(Buffer.allocUnsafeSlow(smallBuffer));
+    this.#idleSince = performance.now();
     this.#socket.resume();
     this.#socket.unref();
     this.#owner.keep(this);

@@ -5,7 +5,14 @@ import { fromJson, type JsonValue, toJsonString } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { errorFromJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { DsecError, ImportLayerResponseSchema, type LayerVersion, LayerVersionSchema } from "@dsec/api";
-import { checkActsIn, checkLayerName, checkProjectPath, kindFromText, type LayerStore } from "@dsec/iam";
+import {
+  checkActsIn,
+  checkLayerName,
+  checkProjectPath,
+  kindFromText,
+  type LayerResolver,
+  type LayerStore,
+} from "@dsec/iam";
 import type { Watcher } from "@dsec/watcher";
 import type { Call } from "../call.ts";
 import { unreachable } from "../edges/edge-calls.ts";
@@ -16,6 +23,7 @@ const formats = new Set(["tar", "oci-archive", "docker-archive"]);
 
 export interface ImportParts {
   readonly layers: LayerStore;
+  readonly resolver: LayerResolver;
   readonly edges: Edges;
   readonly watcher: Watcher;
 }
@@ -48,6 +56,7 @@ export async function importLayer(
     config: made.config,
     builtFrom: made.builtFrom,
   });
+  parts.resolver.forget();
   const body = Buffer.from(
     toJsonString(ImportLayerResponseSchema, { $typeName: "dsec.v1.ImportLayerResponse", layer, existed }),
   );

@@ -137,9 +137,16 @@ export class Creator {
     const tried = new Set<string>();
     const attempts: Attempt[] = [];
     let other: DsecError | undefined;
+    let refreshed = false;
     while (tried.size < maxAttempts) {
       const edge = chooseNode(watcher.nodes(), demand, tried, recent.overlays, { k: sample, random });
-      if (edge === undefined) break;
+      if (edge === undefined) {
+        if (refreshed || attempts.length > 0) break;
+        // Nobody to ask, as far as the last poll knows: a node may just have come back.
+        refreshed = true;
+        await watcher.refresh();
+        continue;
+      }
       tried.add(edge);
       reservation.sentTo(edge);
       const placed = recent.place(edge, demand);

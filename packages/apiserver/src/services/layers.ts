@@ -82,6 +82,7 @@ async function remove(parts: LayerParts, rows: LayerRow[], call: Call): Promise<
   if (orphans.size > 0) await checkUnused(parts, rows, orphans, token, call);
   // The names first: from here on no create can ask for them. An edge that still refuses gets them back.
   const digests = await parts.layers.remove(rows);
+  parts.resolver.forget();
   if (digests.length === 0) return;
   for (const address of parts.edges.all) {
     try {

@@ -107,7 +107,7 @@ const cargoTests: Step = {
   name: "tests of the native programs (cargo test)",
   run: async ({ run, root, pattern }) => {
     const args = ["test", "--workspace", "--locked", "--no-fail-fast", ...(pattern === undefined ? [] : [pattern])];
-    const { status, output } = await run(cargoProgram(), args, {
+    const { status, output } = await run("cargo", args, {
       cwd: join(root, "native"),
       show: true,
       withinMs: 60 * minute,
@@ -149,10 +149,4 @@ function leftoverStep(before: ReturnType<typeof look>, mark: string, temporary: 
       return found.length === 0 ? one.passed : one.failed;
     },
   };
-}
-
-/** The cargo that ./dsec found, else the one on PATH. */
-function cargoProgram(): string {
-  const home = join(process.env["HOME"] ?? "/root", ".cargo/bin/cargo");
-  return existsSync(home) ? home : "cargo";
 }

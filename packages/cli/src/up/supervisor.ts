@@ -135,6 +135,7 @@ async function startLocked(
   const app = copyApp(dataDir, progress);
   dropOldCopies(dataDir, app.hash);
   prepareRunDirs(runDir, names, server);
+  for (const edge of names) makeShared(join(dataDir, "edges", edge), server);
   const keys = ensureKeys(dataDir, server);
   const databaseUrl = options.databaseUrl ? { databaseUrl: options.databaseUrl } : {};
   const programs = programsOf({ dataDir, runDir, port, app, server, keys, ranges, ...databaseUrl }, isSocket);
@@ -176,18 +177,22 @@ async function startLocked(
   return supervisor;
 }
 
-function prepareRunDirs(runDir: string, edges: readonly string[], server: { uid: number; gid: number }): void {
+function prepareRunDirs(runDir: string, edges: readonly string[], server: User): void {
   mkdirSync(runDir, { recursive: true, mode: 0o755 });
   chmodSync(runDir, 0o755);
   for (const edge of edges) {
     const dir = join(runDir, edge);
-    mkdirSync(dir, { recursive: true, mode: 0o1770 });
-    // Sticky and root's: the edge makes its socket here, and cannot put one in hostd's place.
-    chownSync(dir, 0, server.gid);
-    chmodSync(dir, 0o1770);
+    makeShared(dir, server);
     // What a server that was killed left: only a living one may say that it is there.
     for (const name of ["hostd.sock", "edge.sock"]) rmSync(join(dir, name), { force: true });
   }
+}
+
+/** Sticky and root's: hostd and the edge both make things here, and the edge cannot put one in hostd's place. */
+function makeShared(dir: string, server: User): void {
+  mkdirSync(dir, { recursive: true });
+  chownSync(dir, 0, server.gid);
+  chmodSync(dir, 0o1770);
 }
 
 /** The servers' user walks to the data directory by its path, so each folder above it must let others through. */

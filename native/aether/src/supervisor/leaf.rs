@@ -1,5 +1,6 @@
 //! Cgroup leaves: one a command or session, so that its whole tree can be ended. Empty ones are used again.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -10,6 +11,9 @@ const MAX_FREE: usize = 8;
 pub struct Leaf {
     name: u32,
     pub dir: OwnedFd,
+    /// Once killed, a leaf is never used again: Linux 6.18 kills whatever is born by clone3 in a cgroup whose
+    /// cgroup.kill was written more often than that of the parent's.
+    killed: Cell<bool>,
 }
 
 pub struct Leaves {
@@ -21,7 +25,12 @@ pub struct Leaves {
 }
 
 impl Leaf {
+    pub fn is_killed(&self) -> bool {
+        self.killed.get()
+    }
+
     pub fn kill(&self) -> bool {
+        self.killed.set(true);
         sys::openat(&self.dir, c"cgroup.kill", libc::O_WRONLY, 0).and_then(|file| sys::write(&file, b"1")).is_ok()
     }
 
@@ -49,6 +58,7 @@ impl Leaves {
         if let Some(leaf) = self.free.pop() {
             return Some(leaf);
         }
+        // All that were released are looked at again, so none stays behind for long.
         self.sweep();
         if let Some(leaf) = self.free.pop() {
             return Some(leaf);
@@ -57,13 +67,13 @@ impl Leaves {
         let name = CString::new(format!("c{}", self.next)).expect("no NUL");
         // SAFETY: the name ends in NUL.
         let made = unsafe { libc::mkdirat(root.as_raw_fd(), name.as_ptr(), 0o755) };
-        if made != 0 && sys::errno() != libc::EEXIST {
+        if made != 0 {
             return None;
         }
         let dir = sys::openat(root, &name, libc::O_RDONLY | libc::O_DIRECTORY, 0).ok()?;
         make_enterable(&dir);
         self.next += 1;
-        Some(Leaf { name: self.next - 1, dir })
+        Some(Leaf { name: self.next - 1, dir, killed: Cell::new(false) })
     }
 
     /// Takes back the leaf of command `number`, which has ended.
@@ -93,7 +103,7 @@ impl Leaves {
     }
 
     fn put(&mut self, leaf: Leaf) {
-        if self.free.len() < MAX_FREE {
+        if self.free.len() < MAX_FREE && !leaf.is_killed() {
             return self.free.push(leaf);
         }
         let Some(root) = &self.root else { return };

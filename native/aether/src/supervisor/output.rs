@@ -25,21 +25,33 @@ impl Supervisor {
         loop {
             self.feed_readers(number);
             let Some(command) = self.commands.get(&number) else { return };
-            if command.readers.iter().any(|id| self.holds_back(*id, command)) {
+            let readers = command.readers.clone();
+            for id in readers {
+                // Whoever's socket is full wakes us when it is not; nobody else may be left waiting.
+                self.after(id);
+            }
+            let Some(command) = self.commands.get(&number) else { return };
+            if command.readers.iter().any(|id| self.is_full(*id)) {
                 break;
+            }
+            if command.readers.iter().any(|id| self.holds_back(*id, command)) {
+                continue;
             }
             let n = self.read_streams(number);
-            if n == 0 {
-                break;
-            }
             budget = budget.saturating_sub(n);
-            if budget == 0 {
+            if n == 0 || budget == 0 {
                 break;
             }
         }
         self.end_if_complete(number);
         self.watch_streams(number);
         self.archive_if_done(number);
+    }
+
+    fn is_full(&self, id: u32) -> bool {
+        self.connections.get(&id).is_some_and(|connection| {
+            !connection.is_idle() && connection.reader.as_ref().is_some_and(|reader| !reader.recorded_only)
+        })
     }
 
     /// Whether the reader is behind, and the command must wait for it.
@@ -130,9 +142,6 @@ impl Supervisor {
                 }
             }
         }
-        for id in command.readers.clone() {
-            self.after(id);
-        }
     }
 
     fn feed_readers(&mut self, number: u64) {
@@ -181,16 +190,23 @@ impl Supervisor {
                 self.pump(number);
             }
             Source::Archived(archived) => {
-                reader.source = Source::Live(0);
                 let request = reader.request;
+                reader.source = Source::Live(0);
                 connection.reader = Some(reader);
-                let current = feed(connection, [&archived.records[0], &archived.records[1]], &mut self.buffer);
-                if current {
-                    self.finish_reading(id, request, Reply::Ended(archived.info.outcome.unwrap_or_default()));
-                } else if let Some(reader) = &mut connection.reader {
-                    reader.source = Source::Archived(archived);
+                loop {
+                    self.after(id);
+                    let Some(connection) = self.connections.get_mut(&id) else { return };
+                    if !connection.is_idle() {
+                        if let Some(reader) = &mut connection.reader {
+                            reader.source = Source::Archived(archived);
+                        }
+                        return;
+                    }
+                    if feed(connection, [&archived.records[0], &archived.records[1]], &mut self.buffer) {
+                        let outcome = archived.info.outcome.unwrap_or_default();
+                        return self.finish_reading(id, request, Reply::Ended(outcome));
+                    }
                 }
-                self.after(id);
             }
         }
     }

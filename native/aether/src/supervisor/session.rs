@@ -130,6 +130,12 @@ impl Supervisor {
         let token = self.token(Purpose::Shell(id.to_string()));
         let _ = self.epoll.add(&status, libc::EPOLLIN, key::STATUS | token);
         let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
+        if session.leaf.as_ref().is_some_and(|leaf| leaf.is_killed()) {
+            if let Some(old) = session.leaf.take() {
+                self.leaves.release(0, old);
+            }
+            session.leaf = self.leaves.take();
+        }
         let mut fds = vec![control_read, status_write];
         let leaf = session.leaf.as_ref().and_then(|leaf| sys::duplicate(&leaf.dir).ok());
         let has_leaf = leaf.is_some();

@@ -1,4 +1,6 @@
 //! aether and init on the real kernel, over the edge's wire.
 
 mod commands;
+mod output;
+mod sessions;
 mod support;

@@ -18,14 +18,14 @@ use wire::*;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-pub struct Sandbox {
+pub struct TestSandbox {
     pub name: String,
     pub run: PathBuf,
     pub child: Child,
 }
 
-impl Sandbox {
-    pub fn new(options: &[&str]) -> Sandbox {
+impl TestSandbox {
+    pub fn new(options: &[&str]) -> TestSandbox {
         let name = format!("dsec-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let run = Path::new("/run").join(&name);
         fs::create_dir(&run).expect("tests of aether run as root");
@@ -37,7 +37,7 @@ impl Sandbox {
         let program = if dir.ends_with("examples") { dir.join("sandbox") } else { dir.join("examples/sandbox") };
         // The parent-death signal follows the thread, which lives as long as its test.
         let child = Command::new(program).arg(&name).arg(&run).args(options).spawn().expect("examples are built");
-        let sandbox = Sandbox { name, run, child };
+        let sandbox = TestSandbox { name, run, child };
         sandbox.client().call(Call::Ping(AetherPing {})).unwrap();
         sandbox
     }
@@ -99,7 +99,7 @@ impl Sandbox {
     }
 }
 
-impl Drop for Sandbox {
+impl Drop for TestSandbox {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -18,6 +18,7 @@ const kind = (code: Code, retryable: boolean, meaning: string, next: string): Er
   next,
 });
 
+// biome-ignore format: a table, one row a reason
 export const errorTable = {
   // Arguments
   INVALID_ARGUMENT: kind(Code.InvalidArgument, false, "An argument is missing or not allowed.", "Correct the argument that the message names."),

@@ -30,8 +30,12 @@ use failure::{Failure, Outcome};
 /// Answers the one call on the edge's connection and ends the process. `early` are bytes of the connection that
 /// were read already and come before what is still to be read. One thread; never returns.
 pub fn serve(connection: OwnedFd, request: AetherRequest, early: Vec<u8>) -> ! {
-    // SAFETY: changes a number of this process; modes are given whole in each call.
-    unsafe { libc::umask(0) };
+    // SAFETY: changes settings of this process. Modes are given whole in each call; a file that grows beyond a limit
+    // is an error to be told, not an end by signal.
+    unsafe {
+        libc::umask(0);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
     let mut connection = Connection::new(connection, request.id, early);
     let sends_contents = matches!(request.call, Some(Call::WriteFile(_) | Call::WriteTree(_)));
     if let Err(failure) = answer(&mut connection, request.call) {

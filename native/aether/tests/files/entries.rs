@@ -234,3 +234,22 @@ fn a_link_swapped_while_it_is_removed_is_not_followed() {
     });
     assert!(root.at("keep/f").exists());
 }
+
+#[test]
+fn files_of_a_layer_are_replaced_moved_and_removed() {
+    let mut root = Root::new();
+    root.file("lower/src/deep/f", b"of the layer");
+    root.file("lower/f", b"of the layer");
+    root.overlay("o");
+    root.write(b"/o/f", b"new");
+    root.write(b"/o/src/g", b"new");
+    assert_eq!(root.read(b"/o/f"), b"new");
+    // The kernel does not rename a directory of a layer without redirects: it is copied.
+    root.call(mv(b"/o/src", b"/o/moved", false)).done();
+    assert_eq!(root.read(b"/o/moved/deep/f"), b"of the layer");
+    assert_eq!(root.names("o"), ["f", "moved"]);
+    root.call(remove_call(b"/o/moved", true)).done();
+    root.call(remove_call(b"/o/f", false)).done();
+    assert!(root.names("o").is_empty());
+    assert_eq!(root.names("lower"), ["f", "src"]);
+}

@@ -47,6 +47,27 @@ impl Root {
         full
     }
 
+    /// An overlay as a sandbox has it, on a lower directory `lower` and with its upper on a tmpfs.
+    pub fn overlay(&mut self, path: &str) {
+        self.tmpfs("writable", "size=32m");
+        for name in [path, "lower", "writable/upper", "writable/work"] {
+            fs::create_dir_all(self.at(name)).unwrap();
+        }
+        let full = self.at(path);
+        let options = format!(
+            "lowerdir={0}/lower,upperdir={0}/writable/upper,workdir={0}/writable/work,redirect_dir=off,metacopy=off,index=off",
+            self.path.display()
+        );
+        let (target, options) = (c_path(&full), std::ffi::CString::new(options).unwrap());
+        // SAFETY: strings that end with NUL.
+        let result = unsafe {
+            let name = c"overlay".as_ptr();
+            libc::mount(name, target.as_ptr(), name, 0, options.as_ptr().cast())
+        };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        self.mounts.insert(0, full);
+    }
+
     /// A small tmpfs, unmounted at the end.
     pub fn tmpfs(&mut self, path: &str, options: &str) {
         let full = self.at(path);
@@ -180,6 +201,8 @@ pub struct Worker {
 }
 
 #[derive(Debug)]
+// Frames live for a moment, one at a time.
+#[allow(clippy::large_enum_variant)]
 pub enum Frame {
     Reply(Reply),
     Bytes(Vec<u8>),

@@ -33,17 +33,37 @@ fn plenty(tree: &Path) {
     // ext4 keeps one block of attributes an inode.
     set_xattr(&tree.join("a/big"), "user.large", &[7u8; 3000]);
     set_xattr(&tree.join("a/b"), "trusted.thing", b"x");
-    let capability = [1u8, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let capability = [
+        1u8, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
     set_xattr(&tree.join("bin/caps"), "security.capability", &capability);
-    let access = acl(&[(1, 6, NO_ID), (2, 6, 1234), (4, 4, NO_ID), (16, 6, NO_ID), (32, 4, NO_ID)]);
+    let access = acl(&[
+        (1, 6, NO_ID),
+        (2, 6, 1234),
+        (4, 4, NO_ID),
+        (16, 6, NO_ID),
+        (32, 4, NO_ID),
+    ]);
     set_xattr(&tree.join("a/hello"), "system.posix_acl_access", &access);
-    let default = acl(&[(1, 7, NO_ID), (4, 5, NO_ID), (8, 5, 77), (16, 5, NO_ID), (32, 5, NO_ID)]);
+    let default = acl(&[
+        (1, 7, NO_ID),
+        (4, 5, NO_ID),
+        (8, 5, 77),
+        (16, 5, NO_ID),
+        (32, 5, NO_ID),
+    ]);
     set_xattr(&tree.join("a/b"), "system.posix_acl_default", &default);
 }
 
 fn round_trip(tree: &Path, options: &str) {
     let scratch = Scratch::new();
-    mklayer_in(&scratch.0, vec![tar(tree, options)], Whiteouts::Plain, Limits::default()).unwrap();
+    mklayer_in(
+        &scratch.0,
+        vec![tar(tree, options)],
+        Whiteouts::Plain,
+        Limits::default(),
+    )
+    .unwrap();
     fsck(&scratch.0);
     let mounted = Mounted::new(&scratch.0, scratch.0.join("mnt"));
     assert_same(tree, &mounted.0);
@@ -96,15 +116,33 @@ fn sparse_files_of_every_form() {
         cp --sparse=always holes copy; find . -exec touch -d @1000 {} +
         "#,
     );
-    for format in ["gnu", "pax --sparse-version=0.0", "pax --sparse-version=0.1", "pax --sparse-version=1.0"] {
+    for format in [
+        "gnu",
+        "pax --sparse-version=0.0",
+        "pax --sparse-version=0.1",
+        "pax --sparse-version=1.0",
+    ] {
         let out = Scratch::new();
-        let built = mklayer_in(&out.0, vec![tar(&tree, &format!("-S --format={format}"))], Whiteouts::Plain, Limits::default());
+        let built = mklayer_in(
+            &out.0,
+            vec![tar(&tree, &format!("-S --format={format}"))],
+            Whiteouts::Plain,
+            Limits::default(),
+        );
         let built = built.unwrap_or_else(|f| panic!("{format}: {f:?}"));
-        assert!(built.data_bytes < 4 << 20, "{format}: {} bytes of data", built.data_bytes);
+        assert!(
+            built.data_bytes < 4 << 20,
+            "{format}: {} bytes of data",
+            built.data_bytes
+        );
         fsck(&out.0);
         let mounted = Mounted::new(&out.0, out.0.join("mnt"));
         for name in ["hole", "tail", "holes", "copy"] {
-            let cmp = format!("cmp {} {}", tree.join(name).display(), mounted.0.join(name).display());
+            let cmp = format!(
+                "cmp {} {}",
+                tree.join(name).display(),
+                mounted.0.join(name).display()
+            );
             sh(&out.0, &cmp);
         }
         // Of five gigabytes, the end and what lies around the data.
@@ -117,17 +155,36 @@ fn sparse_files_of_every_form() {
 fn the_same_input_gives_the_same_bytes() {
     let scratch = Scratch::new();
     let tree = scratch.dir("tree");
-    sh(&tree, "mkdir d; for i in 1 2 3 4; do seq $i 20000 > d/$i; done; cp d/1 again");
+    sh(
+        &tree,
+        "mkdir d; for i in 1 2 3 4; do seq $i 20000 > d/$i; done; cp d/1 again",
+    );
     let archive = tar(&tree, "--format=pax");
     let (one, two) = (scratch.dir("one"), scratch.dir("two"));
-    let first = mklayer_in(&one, vec![archive.clone()], Whiteouts::Plain, Limits::default()).unwrap();
+    let first = mklayer_in(
+        &one,
+        vec![archive.clone()],
+        Whiteouts::Plain,
+        Limits::default(),
+    )
+    .unwrap();
     let second = mklayer_in(&two, vec![archive], Whiteouts::Plain, Limits::default()).unwrap();
     assert_eq!(first.digest(), second.digest());
     for name in ["meta.erofs", "data"] {
-        assert_eq!(fs::read(one.join(name)).unwrap(), fs::read(two.join(name)).unwrap());
+        assert_eq!(
+            fs::read(one.join(name)).unwrap(),
+            fs::read(two.join(name)).unwrap()
+        );
     }
     // Equal contents are there once.
-    let sizes: u64 = (1..=4).map(|i| fs::metadata(tree.join(format!("d/{i}"))).unwrap().len().next_multiple_of(4096)).sum();
+    let sizes: u64 = (1..=4)
+        .map(|i| {
+            fs::metadata(tree.join(format!("d/{i}")))
+                .unwrap()
+                .len()
+                .next_multiple_of(4096)
+        })
+        .sum();
     assert_eq!(first.data_bytes, sizes);
 }
 
@@ -140,7 +197,13 @@ fn a_tree_without_bytes_has_no_device() {
     let tree = scratch.dir("tree");
     sh(&tree, "mkdir a; : > a/empty; truncate -s 1M hole");
     let archive = tar(&tree, "-S --format=pax");
-    let built = mklayer_in(&scratch.0, vec![archive], Whiteouts::Plain, Limits::default()).unwrap();
+    let built = mklayer_in(
+        &scratch.0,
+        vec![archive],
+        Whiteouts::Plain,
+        Limits::default(),
+    )
+    .unwrap();
     assert_eq!(built.data_bytes, 0);
     let mounted = Mounted::new(&scratch.0, scratch.0.join("mnt"));
     assert_same(&tree, &mounted.0);
@@ -150,27 +213,62 @@ fn a_tree_without_bytes_has_no_device() {
 fn compressed_streams() {
     let scratch = Scratch::new();
     let tree = scratch.dir("tree");
-    sh(&tree, "seq 1 300000 > numbers; head -c 1000000 /dev/urandom > noise");
+    sh(
+        &tree,
+        "seq 1 300000 > numbers; head -c 1000000 /dev/urandom > noise",
+    );
     let plain = tar(&tree, "--format=pax");
     fs::write(scratch.0.join("t"), &plain).unwrap();
-    let wanted = mklayer_in(&scratch.0, vec![plain], Whiteouts::Plain, Limits::default()).unwrap().digest();
-    let mut programs = vec!["gzip -c t", "head -c 700000 t | gzip -c; tail -c +700001 t | gzip -9 -c"];
+    let wanted = mklayer_in(&scratch.0, vec![plain], Whiteouts::Plain, Limits::default())
+        .unwrap()
+        .digest();
+    let mut programs = vec![
+        "gzip -c t",
+        "head -c 700000 t | gzip -c; tail -c +700001 t | gzip -9 -c",
+    ];
     if Path::new("/usr/bin/zstd").exists() {
-        programs.extend(["zstd -qc t", "zstd -q --check -19 -c t", "head -c 9 t | zstd -qc; tail -c +10 t | zstd -qc"]);
+        programs.extend([
+            "zstd -qc t",
+            "zstd -q --check -19 -c t",
+            "head -c 9 t | zstd -qc; tail -c +10 t | zstd -qc",
+        ]);
     }
     for program in programs {
         let packed = sh(&scratch.0, program);
-        let built = mklayer_in(&scratch.0, vec![packed.clone()], Whiteouts::Plain, Limits::default());
-        assert_eq!(built.unwrap_or_else(|f| panic!("{program}: {f:?}")).digest(), wanted, "{program}");
+        let built = mklayer_in(
+            &scratch.0,
+            vec![packed.clone()],
+            Whiteouts::Plain,
+            Limits::default(),
+        );
+        assert_eq!(
+            built
+                .unwrap_or_else(|f| panic!("{program}: {f:?}"))
+                .digest(),
+            wanted,
+            "{program}"
+        );
         let cut = packed[..packed.len() - 100].to_vec();
-        let failure = mklayer_in(&scratch.0, vec![cut], Whiteouts::Plain, Limits::default()).err().unwrap();
+        let failure = mklayer_in(&scratch.0, vec![cut], Whiteouts::Plain, Limits::default())
+            .err()
+            .unwrap();
         assert_eq!(failure.reason, "ARCHIVE_INVALID", "{program}");
         let mut flipped = packed;
         let middle = flipped.len() / 2;
         flipped[middle] ^= 0x10;
-        let failure = mklayer_in(&scratch.0, vec![flipped], Whiteouts::Plain, Limits::default()).err();
+        let failure = mklayer_in(
+            &scratch.0,
+            vec![flipped],
+            Whiteouts::Plain,
+            Limits::default(),
+        )
+        .err();
         // zstd's program writes no checksum when told so; all of these have one.
-        assert_eq!(failure.map(|f| f.reason), Some("ARCHIVE_INVALID"), "{program}");
+        assert_eq!(
+            failure.map(|f| f.reason),
+            Some("ARCHIVE_INVALID"),
+            "{program}"
+        );
     }
 }
 
@@ -179,13 +277,23 @@ fn random_trees() {
     if !root() {
         return;
     }
-    let rounds = std::env::var("DSEC_TEST_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(2);
+    let rounds = std::env::var("DSEC_TEST_ROUNDS")
+        .ok()
+        .and_then(|r| r.parse().ok())
+        .unwrap_or(2);
     let mut random = Random(seed());
     for _ in 0..rounds {
         let scratch = Scratch::new();
         let tree = scratch.dir("tree");
         random_tree(&tree, &mut random);
-        round_trip(&tree, if random.below(2) == 0 { "--format=pax" } else { "--format=pax -S" });
+        round_trip(
+            &tree,
+            if random.below(2) == 0 {
+                "--format=pax"
+            } else {
+                "--format=pax -S"
+            },
+        );
     }
 }
 
@@ -195,8 +303,16 @@ fn random_tree(tree: &Path, random: &mut Random) {
     let mut contents: Vec<Vec<u8>> = Vec::new();
     for _ in 0..200 + random.below(300) {
         let dir = dirs[random.below(dirs.len() as u64) as usize].clone();
-        let length = if random.below(5) == 0 { 200 + random.below(55) } else { 1 + random.below(12) };
-        let name: Vec<u8> = random.bytes(length as usize).iter().map(|b| if *b == 0 || *b == b'/' { b'_' } else { *b }).collect();
+        let length = if random.below(5) == 0 {
+            200 + random.below(55)
+        } else {
+            1 + random.below(12)
+        };
+        let name: Vec<u8> = random
+            .bytes(length as usize)
+            .iter()
+            .map(|b| if *b == 0 || *b == b'/' { b'_' } else { *b })
+            .collect();
         if name == b"." || name == b".." {
             continue;
         }
@@ -209,11 +325,17 @@ fn random_tree(tree: &Path, random: &mut Random) {
                 fs::create_dir(&path).unwrap();
                 dirs.push(path.clone());
             }
-            2 if !files.is_empty() => fs::hard_link(&files[random.below(files.len() as u64) as usize], &path).unwrap(),
+            2 if !files.is_empty() => {
+                fs::hard_link(&files[random.below(files.len() as u64) as usize], &path).unwrap()
+            }
             3 => {
                 let most = if random.below(4) == 0 { 4000 } else { 60 };
                 let length = 1 + random.below(most);
-                let target: Vec<u8> = random.bytes(length as usize).iter().map(|b| (*b).max(1)).collect();
+                let target: Vec<u8> = random
+                    .bytes(length as usize)
+                    .iter()
+                    .map(|b| (*b).max(1))
+                    .collect();
                 std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&target), &path).unwrap();
             }
             _ => {
@@ -223,7 +345,9 @@ fn random_tree(tree: &Path, random: &mut Random) {
                     _ => random.below(9000),
                 };
                 let content = match random.below(4) {
-                    0 if !contents.is_empty() => contents[random.below(contents.len() as u64) as usize].clone(),
+                    0 if !contents.is_empty() => {
+                        contents[random.below(contents.len() as u64) as usize].clone()
+                    }
                     1 => vec![0; size as usize],
                     _ => random.bytes(size as usize),
                 };
@@ -232,7 +356,10 @@ fn random_tree(tree: &Path, random: &mut Random) {
                 files.push(path.clone());
             }
         }
-        let owner = (Some(random.below(1 << 32) as u32 / 2), Some(random.below(100_000) as u32));
+        let owner = (
+            Some(random.below(1 << 32) as u32 / 2),
+            Some(random.below(100_000) as u32),
+        );
         std::os::unix::fs::lchown(&path, owner.0, owner.1).unwrap();
         if !path.symlink_metadata().unwrap().is_symlink() {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(random.below(0o10000) as u32);

@@ -18,7 +18,11 @@ pub struct Scratch(pub PathBuf);
 impl Scratch {
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("mklayer-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "mklayer-test-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         Scratch(path)
@@ -38,24 +42,50 @@ impl Drop for Scratch {
 }
 
 pub fn sh(dir: &Path, script: &str) -> Vec<u8> {
-    let out = Command::new("bash").args(["-euc", script]).current_dir(dir).output().unwrap();
-    assert!(out.status.success(), "{script}\n{}", String::from_utf8_lossy(&out.stderr));
+    let out = Command::new("bash")
+        .args(["-euc", script])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    assert!(
+        out.status.success(),
+        "{script}\n{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     out.stdout
 }
 
 pub fn tar(tree: &Path, options: &str) -> Vec<u8> {
     // GNU's own formats have no place for attributes.
-    let attributes = if options.contains("gnu") { "" } else { "--xattrs --xattrs-include='*' --acls" };
+    let attributes = if options.contains("gnu") {
+        ""
+    } else {
+        "--xattrs --xattrs-include='*' --acls"
+    };
     let options = format!("tar {attributes} --numeric-owner {options} -c .");
     sh(tree, &options)
 }
 
-pub fn mklayer_in(dir: &Path, inputs: Vec<Vec<u8>>, whiteouts: Whiteouts, limits: Limits) -> Result<Built, Failure> {
+pub fn mklayer_in(
+    dir: &Path,
+    inputs: Vec<Vec<u8>>,
+    whiteouts: Whiteouts,
+    limits: Limits,
+) -> Result<Built, Failure> {
     let open = |name: &str| {
-        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(dir.join(name)).unwrap()
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(dir.join(name))
+            .unwrap()
     };
     let job = Job {
-        inputs: inputs.into_iter().map(|bytes| Box::new(std::io::Cursor::new(bytes)) as _).collect(),
+        inputs: inputs
+            .into_iter()
+            .map(|bytes| Box::new(std::io::Cursor::new(bytes)) as _)
+            .collect(),
         meta: open("meta.erofs"),
         data: open("data"),
         whiteouts,
@@ -73,13 +103,24 @@ impl Mounted {
     pub fn new(layer: &Path, at: PathBuf) -> Self {
         fs::create_dir_all(&at).unwrap();
         let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
-        let (meta, data, target) = (text(&layer.join("meta.erofs")), text(&layer.join("data")), text(&at));
+        let (meta, data, target) = (
+            text(&layer.join("meta.erofs")),
+            text(&layer.join("data")),
+            text(&at),
+        );
         let with_data = fs::metadata(layer.join("data")).unwrap().len() > 0;
         // SAFETY: every pointer is a NUL-terminated string that lives over its call.
         unsafe {
             let fs = check(libc::syscall(libc::SYS_fsopen, c"erofs".as_ptr(), 0));
             let set = |key: &std::ffi::CStr, value: &CString| {
-                check(libc::syscall(libc::SYS_fsconfig, fs, 1, key.as_ptr(), value.as_ptr(), 0));
+                check(libc::syscall(
+                    libc::SYS_fsconfig,
+                    fs,
+                    1,
+                    key.as_ptr(),
+                    value.as_ptr(),
+                    0,
+                ));
             };
             set(c"source", &meta);
             if with_data {
@@ -87,7 +128,14 @@ impl Mounted {
             }
             check(libc::syscall(libc::SYS_fsconfig, fs, 6, 0, 0, 0));
             let mount = check(libc::syscall(libc::SYS_fsmount, fs, 0, 0));
-            check(libc::syscall(libc::SYS_move_mount, mount, c"".as_ptr(), libc::AT_FDCWD, target.as_ptr(), 4));
+            check(libc::syscall(
+                libc::SYS_move_mount,
+                mount,
+                c"".as_ptr(),
+                libc::AT_FDCWD,
+                target.as_ptr(),
+                4,
+            ));
             libc::close(fs as i32);
             libc::close(mount as i32);
         }
@@ -110,7 +158,10 @@ fn check(result: libc::c_long) -> libc::c_long {
 
 /// What GNU tar sees of a tree: names, types, modes, owners, times, devices, links, contents.
 fn seen_by_tar(tree: &Path) -> Vec<u8> {
-    sh(tree, "tar --numeric-owner --sort=name --format=pax --pax-option=delete=atime,delete=ctime -c .")
+    sh(
+        tree,
+        "tar --numeric-owner --sort=name --format=pax --pax-option=delete=atime,delete=ctime -c .",
+    )
 }
 
 /// The extended attributes, ACLs and capabilities too, of every name.
@@ -121,13 +172,26 @@ fn attributes(tree: &Path) -> BTreeMap<PathBuf, BTreeMap<Vec<u8>, Option<Vec<u8>
         let text = CString::new(path.as_os_str().as_bytes()).unwrap();
         let mut names = vec![0u8; 65_536];
         // SAFETY: path and buffer live over the call, with the buffer's length.
-        let size = unsafe { libc::llistxattr(text.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
+        let size =
+            unsafe { libc::llistxattr(text.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
         names.truncate(check(size as libc::c_long) as usize);
         let names = names.split(|b| *b == 0).filter(|name| !name.is_empty());
-        let values = names.map(|name| (name.to_vec(), get_xattr(&path, std::str::from_utf8(name).unwrap())));
-        all.insert(path.strip_prefix(tree).unwrap().to_owned(), values.collect());
+        let values = names.map(|name| {
+            (
+                name.to_vec(),
+                get_xattr(&path, std::str::from_utf8(name).unwrap()),
+            )
+        });
+        all.insert(
+            path.strip_prefix(tree).unwrap().to_owned(),
+            values.collect(),
+        );
         if path.symlink_metadata().unwrap().is_dir() {
-            todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            todo.extend(
+                fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
         }
     }
     all
@@ -139,7 +203,10 @@ pub fn assert_same(wanted: &Path, got: &Path) {
         return;
     }
     let list = |tree: &Path| {
-        sh(tree, "tar --numeric-owner --sort=name -c . | tar --full-time -tvv")
+        sh(
+            tree,
+            "tar --numeric-owner --sort=name -c . | tar --full-time -tvv",
+        )
     };
     let scratch = Scratch::new();
     fs::write(scratch.0.join("wanted"), list(wanted)).unwrap();
@@ -155,17 +222,38 @@ pub fn fsck(layer: &Path) {
 }
 
 pub fn set_xattr(path: &Path, name: &str, value: &[u8]) {
-    let (path, name) = (CString::new(path.as_os_str().as_bytes()).unwrap(), CString::new(name).unwrap());
+    let (path, name) = (
+        CString::new(path.as_os_str().as_bytes()).unwrap(),
+        CString::new(name).unwrap(),
+    );
     // SAFETY: strings and value live over the call, with the value's length.
-    let done = unsafe { libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0) };
+    let done = unsafe {
+        libc::lsetxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        )
+    };
     assert_eq!(done, 0, "{name:?}: {}", std::io::Error::last_os_error());
 }
 
 pub fn get_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
-    let (path, name) = (CString::new(path.as_os_str().as_bytes()).unwrap(), CString::new(name).unwrap());
+    let (path, name) = (
+        CString::new(path.as_os_str().as_bytes()).unwrap(),
+        CString::new(name).unwrap(),
+    );
     let mut value = vec![0u8; 65_536];
     // SAFETY: strings and buffer live over the call, with the buffer's length.
-    let size = unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    let size = unsafe {
+        libc::lgetxattr(
+            path.as_ptr(),
+            name.as_ptr(),
+            value.as_mut_ptr().cast(),
+            value.len(),
+        )
+    };
     (size >= 0).then(|| value[..size as usize].to_vec())
 }
 
@@ -210,7 +298,10 @@ impl Random {
 }
 
 pub fn seed() -> u64 {
-    let seed = std::env::var("DSEC_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_129);
+    let seed = std::env::var("DSEC_TEST_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(20_261_129);
     eprintln!("DSEC_TEST_SEED={seed}");
     seed
 }

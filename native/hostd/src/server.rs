@@ -111,6 +111,20 @@ impl Server {
         sys::check(i64::from(result)).step("watch a descriptor").map(drop)
     }
 
+    /// By hand, since a child that was forked meanwhile may hold the same description open.
+    fn unwatch(&self, fd: &OwnedFd) {
+        // SAFETY: plain numbers.
+        unsafe {
+            libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd.as_raw_fd(), std::ptr::null_mut())
+        };
+    }
+
+    fn hang_up(&mut self, number: u64) {
+        if let Some(peer) = self.peers.remove(&number) {
+            self.unwatch(&peer.socket);
+        }
+    }
+
     pub fn watch_sandbox(&self, slot: u32, aether: &OwnedFd, init: &OwnedFd) -> Outcome<()> {
         self.watch(aether.as_raw_fd(), AETHER, slot.into(), libc::EPOLLIN)?;
         self.watch(init.as_raw_fd(), INIT, slot.into(), libc::EPOLLIN)
@@ -176,7 +190,7 @@ impl Server {
     fn peer_ready(&mut self, number: u64, events: i32) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         if events & libc::EPOLLOUT != 0 && peer.wants_to_write() && peer.flush().is_err() {
-            self.peers.remove(&number);
+            self.hang_up(number);
             return;
         }
         match peer.receive() {
@@ -185,7 +199,7 @@ impl Server {
                     requests::handle(self, Asker { peer: number, request: request.id }, request.call);
                 }
             }
-            Err(_) => drop(self.peers.remove(&number)),
+            Err(_) => self.hang_up(number),
         }
     }
 
@@ -193,7 +207,7 @@ impl Server {
         let result = result.unwrap_or_else(|fault| Reply::Error(fault.info()));
         let Some(peer) = self.peers.get_mut(&asker.peer) else { return };
         if peer.send(&HostdReply { id: asker.request, result: Some(result) }).is_err() {
-            self.peers.remove(&asker.peer);
+            self.hang_up(asker.peer);
         }
     }
 
@@ -206,7 +220,9 @@ impl Server {
     fn tell_died(&mut self, sandbox_id: String, cause: &str) {
         let died = HostdDied { sandbox_id, cause: cause.into() };
         let reply = HostdReply { id: 0, result: Some(Reply::Died(died)) };
-        self.peers.retain(|_, peer| !peer.subscribed || peer.send(&reply).is_ok());
+        let failed = |peer: &mut Peer| peer.subscribed && peer.send(&reply).is_err();
+        let gone: Vec<u64> = self.peers.iter_mut().filter_map(|(number, peer)| failed(peer).then_some(*number)).collect();
+        gone.into_iter().for_each(|number| self.hang_up(number));
     }
 
     pub fn enqueue(&mut self, asker: Asker, start: HostdStart) {
@@ -309,6 +325,7 @@ impl Server {
         let Some(sandbox) = self.slots.taken.get_mut(&slot) else { return };
         let Some((status, asker)) = sandbox.starting.take() else { return };
         self.starting -= 1;
+        self.unwatch(&status);
         let started = report(&status).and_then(|(aether, aether_pid, init)| {
             self.watch_sandbox(slot, &aether, &init)?;
             Ok((aether, aether_pid, init))
@@ -356,7 +373,9 @@ impl Server {
         let Some(sandbox) = self.slots.taken.get_mut(&slot) else { return };
         let ended = if aether { sandbox.aether.take() } else { sandbox.init.take() };
         let Some(ended) = ended else { return };
+        self.unwatch(&ended);
         let _ = sys::reap(&ended);
+        let Some(sandbox) = self.slots.taken.get_mut(&slot) else { return };
         if aether {
             // Without aether nobody speaks for it.
             if let Some(init) = &sandbox.init {
@@ -475,6 +494,7 @@ impl Server {
                 }
             }
             _ => {
+                self.unwatch(cleaner);
                 self.cleaner = None;
                 self.reap_strays();
                 self.stuck.extend(std::mem::take(&mut self.slots.cleaning));

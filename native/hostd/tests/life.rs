@@ -16,3 +16,94 @@ fn a_sandbox_starts_runs_and_stops() {
     assert!(stopped.usage.expect("usage").cpu_seconds > 0.0);
     assert!(!rig.stop("one", false).existed, "a second stop does no harm");
 }
+
+#[test]
+fn a_slot_used_again_shows_nothing_of_its_last_user() {
+    let mut rig = Rig::new(1);
+    let first = rig.start("one");
+    let dirt = "echo secret > /secret; mkdir -p /a/b/c /tmp/d; echo x > /a/b/c/f; rm -rf /etc/passwd; chmod 700 /; \
+                for i in $(seq 50); do mkdir -p /deep/$i/$i; done; head -c 20000000 /dev/urandom > /var/tmp/big; \
+                echo s > /dev/shm/s; (setsid sleep 1000 >/dev/null 2>&1 &)";
+    assert_eq!(rig.sh("one", first.slot, dirt).code, Some(0));
+    rig.stop("one", false);
+    rig.wait_clean();
+    let second = rig.start("two");
+    assert_eq!(second.slot, first.slot);
+    let look = "ls /secret /a /deep /var/tmp/big /tmp/d /dev/shm/s 2>/dev/null; stat -c %a / ; head -1 /etc/passwd; \
+                ls -A /tmp /dev/shm /dev/mqueue | grep -v : ; ps | grep -c [s]leep; ipcs 2>/dev/null | grep -c 0x; \
+                cat /proc/keys 2>/dev/null | wc -l; cut -d' ' -f1 /proc/self/mountinfo | wc -l";
+    let seen = rig.sh("two", second.slot, look);
+    let lines: Vec<&str> = seen.stdout.split_whitespace().collect();
+    assert_eq!(lines[..2], ["755", "root:x:0:0::/root:/bin/sh"], "{seen:?}");
+    assert_eq!(lines[2..5], ["0", "0", "0"], "{seen:?}");
+    let usage = rig.stop("two", false).usage.expect("usage");
+    assert!(usage.peak_memory_bytes < 12 << 20, "peak is its own: {usage:?}");
+    assert!(usage.cpu_seconds < 5.0, "{usage:?}");
+    assert!(!rig.data.join("edges").join(&rig.edge).join("records/one").exists());
+}
+
+#[test]
+fn sandboxes_outlive_hostd() {
+    let mut rig = Rig::new(4);
+    let slot = rig.start("one").slot;
+    let kept = rig.start("kept").slot;
+    rig.sh("one", slot, "echo before > /f");
+    rig.sh("kept", kept, "echo kept > /f");
+    rig.stop("kept", true);
+    rig.restart();
+    let mut list = rig.list();
+    list.sort_by(|a, b| a.sandbox_id.cmp(&b.sandbox_id));
+    let short: Vec<_> = list.iter().map(|s| (s.sandbox_id.as_str(), s.slot, s.alive, s.kept)).collect();
+    assert_eq!(short, [("kept", kept, false, true), ("one", slot, true, false)]);
+    assert_eq!(rig.sh("one", slot, "cat /f; echo more > /g; cat /g").stdout, "before\nmore\n");
+    let other = rig.start("two").slot;
+    assert!(other != slot && other != kept, "slots in use are not given out");
+    assert!(rig.stop("one", false).existed);
+    assert!(rig.stop("kept", false).existed);
+    rig.wait_clean();
+    assert_eq!(rig.list().len(), 1);
+}
+
+#[test]
+fn an_aether_that_dies_is_told_and_one_that_died_meanwhile_is_listed() {
+    let mut rig = Rig::new(4);
+    let started = rig.start("one");
+    let subscribe = wire::hostd_request::Call::Subscribe(wire::HostdSubscribe {});
+    rig.wire.ask(subscribe).expect("subscribed");
+    // SAFETY: the aether of this test's own sandbox.
+    unsafe { libc::kill(started.aether_pid, libc::SIGKILL) };
+    match rig.wire.answer().result {
+        Some(wire::hostd_reply::Result::Died(died)) => {
+            assert_eq!((died.sandbox_id.as_str(), died.cause.as_str()), ("one", "AETHER_GONE"));
+        }
+        other => panic!("died: {other:?}"),
+    }
+    assert!(!rig.list()[0].alive);
+    rig.stop("one", false);
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let mut rig = Rig::new(1);
+    let layer = rig.layer.clone();
+    let good = || common::start_order("one", &layer);
+    let reason = |rig: &mut Rig, order| rig.start_with(order).expect_err("refused").reason;
+    let unknown = format!("sha256:{}", "0".repeat(64));
+    assert_eq!(reason(&mut rig, common::start_order("one", &unknown)), "LAYER_NOT_FOUND");
+    assert_eq!(reason(&mut rig, common::start_order("../x", &layer)), "INVALID_ARGUMENT");
+    assert_eq!(reason(&mut rig, common::HostOrder { pids_limit: 0, ..good() }), "INVALID_LIMIT");
+    assert_eq!(reason(&mut rig, common::HostOrder { hostname: "a\nb".into(), ..good() }), "INVALID_ARGUMENT");
+    assert_eq!(reason(&mut rig, common::HostOrder { layers: vec![], ..good() }), "INVALID_ARGUMENT");
+    rig.start("one");
+    assert_eq!(reason(&mut rig, good()), "INVALID_ARGUMENT");
+    assert_eq!(reason(&mut rig, common::start_order("two", &layer)), "CAPACITY_FULL");
+    let meta = rig.data.join("layers").join(&layer[7..]).join("meta.erofs");
+    rig.stop("one", false);
+    rig.wait_clean();
+    let drop_layer = wire::HostdDropLayer { digest: layer.clone() };
+    rig.wire.ask(wire::hostd_request::Call::DropLayer(drop_layer)).expect("dropped");
+    let mut bytes = std::fs::read(&meta).expect("meta");
+    bytes[2000] ^= 1;
+    std::fs::write(&meta, bytes).expect("damaged");
+    assert_eq!(reason(&mut rig, good()), "ARCHIVE_INVALID");
+}

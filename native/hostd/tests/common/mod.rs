@@ -94,6 +94,8 @@ pub struct Ran {
     pub stderr: String,
 }
 
+pub use wire::HostdStart as HostOrder;
+
 pub fn start_order(id: &str, layer: &str) -> HostdStart {
     HostdStart {
         sandbox_id: id.into(),

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::process::Command;
 
 pub struct Disk {
+    /// Keeps the detached mount; closing it would dissolve the mount.
+    _mount: Option<OwnedFd>,
     root: OwnedFd,
     /// Limits hold; else it is a plain directory.
     pub limited: bool,
@@ -48,12 +50,12 @@ impl Disk {
     /// `dir`: DATA/edges/<edge>, as descriptor and path. `missing` gets what could not be had.
     pub fn open(dir: &OwnedFd, path: &Path, missing: &mut Vec<String>) -> Outcome<Self> {
         match open_btrfs(&path.join("upper.btrfs")) {
-            Ok(root) => Ok(Self { root, limited: true }),
+            Ok((mount, root)) => Ok(Self { _mount: Some(mount), root, limited: true }),
             Err(error) => {
                 missing.push(format!("disk limits: {error}"));
                 sys::ensure_dir_at(dir.as_raw_fd(), "upper", 0o700).step("make the upper directory")?;
                 let root = sys::open_dir(dir.as_raw_fd(), "upper").step("open the upper directory")?;
-                Ok(Self { root, limited: false })
+                Ok(Self { _mount: None, root, limited: false })
             }
         }
     }
@@ -172,7 +174,8 @@ fn subvolume_id(dir: &OwnedFd) -> Result<u64> {
     Ok(args[0])
 }
 
-fn open_btrfs(file: &Path) -> std::result::Result<OwnedFd, String> {
+/// The mount, and its root directory opened for use (a mount's own descriptor is O_PATH).
+fn open_btrfs(file: &Path) -> std::result::Result<(OwnedFd, OwnedFd), String> {
     let said = |what: &str, error: Error| format!("{what}: {error}");
     let path = file.to_str().ok_or("the data directory is not UTF-8")?;
     if !file.exists() {
@@ -183,16 +186,11 @@ fn open_btrfs(file: &Path) -> std::result::Result<OwnedFd, String> {
     let (device, _loop) = attach(&backing).map_err(|e| said("attach a loop device", e))?;
     let context = sys::fsopen("btrfs").map_err(|e| said("fsopen btrfs", e))?;
     sys::fsconfig_set(&context, "source", &device).map_err(|e| said("source", e))?;
-    for option in ["noatime", "discard"] {
-        let result = if option == "discard" {
-            sys::fsconfig_set(&context, option, "async")
-        } else {
-            Ok(())
-        };
-        result.map_err(|e| said(option, e))?;
-    }
+    // What is freed is punched out of the sparse file.
+    sys::fsconfig_set(&context, "discard", "async").map_err(|e| said("discard", e))?;
     const NOSUID_NODEV_NOATIME: u64 = 0x2 | 0x4 | 0x10;
-    let root = sys::fsconfig_mount(&context, NOSUID_NODEV_NOATIME).map_err(|e| said("mount btrfs", e))?;
+    let mount = sys::fsconfig_mount(&context, NOSUID_NODEV_NOATIME).map_err(|e| said("mount btrfs", e))?;
+    let root = sys::open_dir(mount.as_raw_fd(), ".").map_err(|e| said("open the btrfs", e))?;
     // Simple quotas (Linux 6.7) cost less; without them the full ones. On already is fine.
     const ENABLE: u64 = 1;
     const ENABLE_SIMPLE: u64 = 4;
@@ -202,7 +200,7 @@ fn open_btrfs(file: &Path) -> std::result::Result<OwnedFd, String> {
             _ => {}
         }
     }
-    Ok(root)
+    Ok((mount, root))
 }
 
 /// A sparse file of three quarters of what is free, with an empty btrfs.

@@ -1,6 +1,28 @@
 import { DsecError } from "@dsec/api";
 import type { Principal } from "@dsec/iam";
 
+/** Whether the caller has left, or its key was revoked. Costs less than an AbortSignal, of which every call would need one. */
+export class Departure {
+  #happened = false;
+  #run: (() => void) | undefined;
+
+  get happened(): boolean {
+    return this.#happened;
+  }
+
+  /** Runs this when it happens; one listener is all that a call needs. */
+  onHappen(run: () => void): void {
+    if (this.#happened) run();
+    else this.#run = run;
+  }
+
+  happen(): void {
+    if (this.#happened) return;
+    this.#happened = true;
+    this.#run?.();
+  }
+}
+
 /** One call under way: who makes it, and until when its answer is wanted. */
 export class Call {
   readonly method: string;
@@ -8,16 +30,15 @@ export class Call {
   readonly principal: Principal;
   /** Signed, for edges. */
   readonly token: string;
-  /** The caller has gone, or its key was revoked. */
-  readonly gone: AbortSignal;
+  readonly departure: Departure;
   #deadlineMs = Number.POSITIVE_INFINITY;
 
-  constructor(method: string, requestId: string, principal: Principal, token: string, gone: AbortSignal) {
+  constructor(method: string, requestId: string, principal: Principal, token: string, departure: Departure) {
     this.method = method;
     this.requestId = requestId;
     this.principal = principal;
     this.token = token;
-    this.gone = gone;
+    this.departure = departure;
   }
 
   /** Milliseconds that are left; Infinity without a deadline. */

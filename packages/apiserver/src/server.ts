@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { DsecError, printable } from "@dsec/api";
 import { type Authenticator, authorise, isMethod, type Method } from "@dsec/iam";
 import type { Logger } from "pino";
-import { Call } from "./call.ts";
+import { Call, Departure } from "./call.ts";
 import type { Edges } from "./edges/edges.ts";
 import { passOn, passUpgradeOn, smallBodyBytes } from "./edges/pass-on.ts";
 import { maxPeekedBytes, sandboxInBody, sandboxInPath } from "./edges/sandbox-of.ts";
@@ -62,14 +62,14 @@ export class Front {
       authorise(principal, method);
       const signed = this.#parts.tokens.token(principal);
       const token = typeof signed === "string" ? signed : await signed;
-      const gone = new AbortController();
-      const open: OpenCall = { secret, cut: () => cutCall(gone, response) };
+      const departure = new Departure();
+      const open: OpenCall = { secret, cut: () => cutCall(departure, response) };
       this.open.add(principal.keyId, open);
       response.once("close", () => {
         this.open.delete(principal.keyId, open);
-        gone.abort();
+        if (!response.writableFinished) departure.happen();
       });
-      const call = new Call(method, requestId, principal, token, gone.signal);
+      const call = new Call(method, requestId, principal, token, departure);
       await this.#dispatch(request, response, call);
     } catch (error) {
       this.#answerError(request, response, error, requestId);
@@ -164,8 +164,8 @@ function health(response: ServerResponse): void {
   response.end("ok\n");
 }
 
-function cutCall(gone: AbortController, response: ServerResponse): void {
-  gone.abort();
+function cutCall(departure: Departure, response: ServerResponse): void {
+  departure.happen();
   response.destroy();
 }
 

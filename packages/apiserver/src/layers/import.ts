@@ -113,7 +113,7 @@ async function send(parts: ImportParts, url: URL, request: IncomingMessage, call
       upstream.destroy();
       reject(new DsecError("CANCELLED", "the request was cut before its end"));
     });
-    call.gone.addEventListener("abort", () => upstream.destroy());
+    call.departure.onHappen(() => upstream.destroy());
   });
   if (status === 200)
     return fromJson(LayerVersionSchema, JSON.parse(bytes.toString("utf8")) as JsonValue, { ignoreUnknownFields: true });

@@ -154,7 +154,7 @@ export class Creator {
         const reply = await this.#ask(edge, plan, call);
         placed.answered();
         reservation.created();
-        if (call.gone.aborted && plan.request.createKey === "") this.#stopUnwanted(edge, reply, call);
+        if (call.departure.happened && plan.request.createKey === "") this.#stopUnwanted(edge, reply, call);
         return new EncodedReply(reply);
       } catch (error) {
         placed.refused();

@@ -2,6 +2,7 @@
 //! as the asked user, with the sandbox's root as its own. It answers one call and ends. Everything it meets may have
 //! been made by the agent, but it can do no more than the user it runs as.
 
+mod archive;
 mod body;
 mod connection;
 mod copy;

@@ -10,19 +10,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use wire::AetherWriteTree;
 
-use super::body::Body;
+use super::archive::{Archive, ASKED};
 use super::connection::Connection;
 use super::entries;
 use super::failure::{errno, quoted, Failure, Outcome};
 use super::path::{self, Place};
-use super::tar::{self, Entry, Pax, BLOCK};
+use super::tar::{self, Entry};
 use super::{sys, xattr};
 
-const ASKED: &str = "unpack into";
-pub const MAX_ENTRIES: u64 = 4_000_000;
-pub const MAX_DEPTH: usize = 1_000;
-pub const MAX_NAME_BYTES: usize = 4_095;
-pub const MAX_PAX_BYTES: u64 = 1 << 20;
+const MAX_DEPTH: usize = 1_000;
+const MAX_NAME_BYTES: usize = 4_095;
 const BENEATH: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS;
 
 pub fn write_tree(connection: &mut Connection, ask: &AetherWriteTree) -> Outcome<()> {
@@ -38,11 +35,10 @@ pub fn write_tree(connection: &mut Connection, ask: &AetherWriteTree) -> Outcome
         Err(e) => return Err(told(e)),
     };
     let mut unpacker = Unpacker {
-        body: Body::new(connection),
+        archive: Archive::new(connection, &ask.path),
         asked: &ask.path,
         top,
         top_is_new: made,
-        entries: 0,
         parent: None,
         made: HashSet::new(),
         directories: Vec::new(),
@@ -60,11 +56,10 @@ pub fn write_tree(connection: &mut Connection, ask: &AetherWriteTree) -> Outcome
 }
 
 struct Unpacker<'a> {
-    body: Body<'a>,
+    archive: Archive<'a>,
     asked: &'a [u8],
     top: OwnedFd,
     top_is_new: bool,
-    entries: u64,
     /// The parent of the last entry, which often is that of the next.
     parent: Option<(Vec<u8>, OwnedFd)>,
     /// Directories that this call made.
@@ -82,93 +77,11 @@ struct Finish {
 
 impl Unpacker<'_> {
     fn unpack(&mut self) -> Outcome<()> {
-        let mut global = Pax::default();
-        let mut next = global.clone();
-        while let Some(mut entry) = self.next_header()? {
-            self.entries += 1;
-            if self.entries > MAX_ENTRIES {
-                return Err(self.limit(&entry.name, "it has more than 4000000 entries"));
-            }
-            match entry.kind {
-                b'x' | b'g' => {
-                    let records = self.small_contents(&entry)?;
-                    let pax = if entry.kind == b'x' {
-                        &mut next
-                    } else {
-                        &mut global
-                    };
-                    pax.read(&records)
-                        .map_err(|wrong| self.invalid(&entry.name, wrong))?;
-                    if entry.kind == b'g' {
-                        next = global.clone();
-                    }
-                    continue;
-                }
-                // GNU's long names end with a NUL.
-                b'L' | b'K' => {
-                    let mut name = self.small_contents(&entry)?;
-                    while name.last() == Some(&0) {
-                        name.pop();
-                    }
-                    if entry.kind == b'L' {
-                        next.set_path(name);
-                    } else {
-                        next.set_link(name);
-                    }
-                    continue;
-                }
-                _ => {}
-            }
-            std::mem::replace(&mut next, global.clone()).apply(&mut entry);
+        while let Some(entry) = self.archive.next_entry()? {
             self.unpack_entry(&entry)?;
         }
         self.finish_directories()?;
-        // What pads the archive to its tape's block; the edge's empty frame ends it.
-        while !self.body.peek()?.is_empty() {
-            let here = self.body.peek()?.len();
-            self.body.take(here);
-        }
-        Ok(())
-    }
-
-    /// None at the block of zeros that ends an archive.
-    fn next_header(&mut self) -> Outcome<Option<Entry>> {
-        let mut block = [0; BLOCK];
-        let taken = self.body.read(&mut block)?;
-        if taken < BLOCK {
-            let at = self.body.taken();
-            let wrong = match at {
-                0 => "the archive is empty; not even its end is there".to_string(),
-                at => format!("the archive is cut short after {at} bytes; its end is missing"),
-            };
-            return Err(Failure::of("ARCHIVE_INVALID", ASKED, self.asked, &wrong));
-        }
-        if block == [0; BLOCK] {
-            return Ok(None);
-        }
-        if self.body.taken() == BLOCK as u64 {
-            if let Some(kind) = compressed(&block) {
-                let wrong = format!("the body is {kind}, not a plain tar; decompress it first");
-                return Err(Failure::of("ARCHIVE_INVALID", ASKED, self.asked, &wrong));
-            }
-        }
-        tar::decode(&block).map(Some).map_err(|wrong| {
-            let at = self.body.taken() - BLOCK as u64;
-            let wrong = format!("entry {} at byte {at}: {wrong}", self.entries + 1);
-            Failure::of("ARCHIVE_INVALID", ASKED, self.asked, &wrong)
-        })
-    }
-
-    fn small_contents(&mut self, entry: &Entry) -> Outcome<Vec<u8>> {
-        if entry.size > MAX_PAX_BYTES {
-            return Err(self.limit(&entry.name, "a pax header or long name is above 1 MiB"));
-        }
-        let mut contents = vec![0; entry.size as usize + tar::padding(entry.size)];
-        if self.body.read(&mut contents)? < contents.len() {
-            return Err(self.cut_short(&entry.name));
-        }
-        contents.truncate(entry.size as usize);
-        Ok(contents)
+        self.archive.pass_over_rest()
     }
 
     fn unpack_entry(&mut self, entry: &Entry) -> Outcome<()> {
@@ -180,7 +93,9 @@ impl Unpacker<'_> {
             return self.directory(&parts, entry);
         }
         let Some((name, above)) = parts.split_last() else {
-            return Err(self.invalid(&entry.name, "an entry that is no directory has no name"));
+            return Err(self
+                .archive
+                .invalid(&entry.name, "an entry that is no directory has no name"));
         };
         let told = |this: &Self, e: io::Error| this.told(&entry.name, &e);
         let place = self.place(above, name, entry)?;
@@ -189,7 +104,9 @@ impl Unpacker<'_> {
             tar::HARD_LINK => {
                 let parts = self.parts(&entry.link, &entry.name)?;
                 let Some((name, above)) = parts.split_last() else {
-                    return Err(self.invalid(&entry.name, "it is a hard link to no name"));
+                    return Err(self
+                        .archive
+                        .invalid(&entry.name, "it is a hard link to no name"));
                 };
                 let first = self.beneath(&above.join(&b'/')).and_then(|parent| {
                     let name = sys::c_string(name)?;
@@ -203,14 +120,14 @@ impl Unpacker<'_> {
                             "it is a hard link to {}, which is not there",
                             quoted(&entry.link)
                         );
-                        self.invalid(&entry.name, &wrong)
+                        self.archive.invalid(&entry.name, &wrong)
                     }
                     _ => told(self, e),
                 });
             }
             tar::SYMLINK => {
                 if entry.link.is_empty() || entry.link.contains(&0) {
-                    return Err(self.invalid(&entry.name, "it is a link to no name"));
+                    return Err(self.archive.invalid(&entry.name, "it is a link to no name"));
                 }
                 let target = sys::c_string(&entry.link).map_err(|e| told(self, e))?;
                 self.over(&place, |at, name| sys::symlink(&target, at, name))
@@ -219,20 +136,20 @@ impl Unpacker<'_> {
                 sys::make_fifo(at, name, entry.mode & 0o777)
             }),
             tar::CHARACTER_DEVICE | tar::BLOCK_DEVICE => {
-                return Err(self.invalid(
+                return Err(self.archive.invalid(
                     &entry.name,
                     "it is a device, which is not unpacked; leave it out",
                 ));
             }
             b'S' => {
-                return Err(self.invalid(
+                return Err(self.archive.invalid(
                     &entry.name,
                     "it is a GNU sparse entry; make the archive without --sparse",
                 ));
             }
             kind => {
                 let wrong = format!("its type is {}, which is not known", quoted(&[kind]));
-                return Err(self.invalid(&entry.name, &wrong));
+                return Err(self.archive.invalid(&entry.name, &wrong));
             }
         }
         .map_err(|e| told(self, e))?;
@@ -290,18 +207,18 @@ impl Unpacker<'_> {
     fn fill(&mut self, file: &mut File, entry: &Entry) -> Outcome<()> {
         let mut left = entry.size;
         while left > 0 {
-            let here = self.body.peek()?;
+            let here = self.archive.body.peek()?;
             if here.is_empty() {
-                return Err(self.cut_short(&entry.name));
+                return Err(self.archive.cut_short(&entry.name));
             }
             let count = (here.len() as u64).min(left) as usize;
             let result = file.write_all(&here[..count]);
             result.map_err(|e| self.told(&entry.name, &e))?;
-            self.body.take(count);
+            self.archive.body.take(count);
             left -= count as u64;
         }
-        if !self.body.skip(tar::padding(entry.size) as u64)? {
-            return Err(self.cut_short(&entry.name));
+        if !self.archive.body.skip(tar::padding(entry.size) as u64)? {
+            return Err(self.archive.cut_short(&entry.name));
         }
         let told = |e: io::Error| self.told(&entry.name, &e);
         // After the contents: writing takes away these bits, and capabilities.
@@ -335,23 +252,25 @@ impl Unpacker<'_> {
     /// The parts of a name that stays inside. `entry` is named where it does not.
     fn parts<'n>(&self, name: &'n [u8], entry: &[u8]) -> Outcome<Vec<&'n [u8]>> {
         if name.contains(&0) {
-            return Err(self.invalid(entry, "a name holds a NUL byte"));
+            return Err(self.archive.invalid(entry, "a name holds a NUL byte"));
         }
         if name.starts_with(b"/") {
-            return Err(self.leaves(entry, name, "is absolute"));
+            return Err(self.archive.leaves(entry, name, "is absolute"));
         }
         if name.len() > MAX_NAME_BYTES {
-            return Err(self.limit(entry, "a name is longer than 4095 bytes"));
+            return Err(self
+                .archive
+                .limit(entry, "a name is longer than 4095 bytes"));
         }
         let parts: Vec<&[u8]> = name
             .split(|&b| b == b'/')
             .filter(|part| !matches!(*part, b"" | b"."))
             .collect();
         if parts.contains(&b"..".as_slice()) {
-            return Err(self.leaves(entry, name, "holds `..`"));
+            return Err(self.archive.leaves(entry, name, "holds `..`"));
         }
         if parts.len() > MAX_DEPTH {
-            return Err(self.limit(entry, "a name has more than 1000 parts"));
+            return Err(self.archive.limit(entry, "a name has more than 1000 parts"));
         }
         Ok(parts)
     }
@@ -423,41 +342,8 @@ impl Unpacker<'_> {
         Ok(())
     }
 
-    fn failure(&self, reason: &'static str, entry: &[u8], wrong: &str) -> Failure {
-        let wrong = format!("entry {}: {wrong}", quoted(entry));
-        Failure::of(reason, ASKED, self.asked, &wrong)
-    }
-
-    fn invalid(&self, entry: &[u8], wrong: &str) -> Failure {
-        self.failure("ARCHIVE_INVALID", entry, wrong)
-    }
-
-    fn limit(&self, entry: &[u8], wrong: &str) -> Failure {
-        self.failure("ARCHIVE_LIMIT", entry, wrong)
-    }
-
-    fn leaves(&self, entry: &[u8], name: &[u8], wrong: &str) -> Failure {
-        let wrong = format!("the name {} {wrong}", quoted(name));
-        self.failure("PATH_LEAVES_ROOT", entry, &wrong)
-    }
-
-    fn cut_short(&self, entry: &[u8]) -> Failure {
-        self.invalid(entry, "the archive is cut short in it")
-    }
-
     fn told(&self, entry: &[u8], error: &io::Error) -> Failure {
         let asked = format!("unpack entry {} into", quoted(entry));
         Failure::os(&asked, self.asked, error)
-    }
-}
-
-fn compressed(block: &[u8; BLOCK]) -> Option<&'static str> {
-    match block {
-        [0x1f, 0x8b, ..] => Some("gzip"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
-        [0xfd, b'7', b'z', b'X', b'Z', ..] => Some("xz"),
-        [b'B', b'Z', b'h', ..] => Some("bzip2"),
-        [b'P', b'K', 3, 4, ..] => Some("a zip file"),
-        _ => None,
     }
 }

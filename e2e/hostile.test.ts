@@ -28,17 +28,17 @@ afterEach(async () => {
 const python = (program: string) => ["python3", "-c", program];
 
 test("yes, for a second: head and tail kept, the rest counted", async () => {
-  const result = await sandbox.runShell("yes", { timeoutMs: 1_000 });
+  const result = await sandbox.runShell("yes", { timeoutMs: 1_000, outputCapBytes: 2 ** 20 });
   expect(result.timedOut).toBe(true);
   expect(result.truncated.stdout).toBeGreaterThan(0);
-  expect(result.stdoutBytes.length).toBeLessThanOrEqual(16 * 2 ** 20);
+  expect(result.stdoutBytes.length).toBeLessThanOrEqual(2 ** 20);
   expect(result.stdout.startsWith("y\ny\n")).toBe(true);
 });
 
 test("a fork bomb meets the limit on processes, and its tree ends with the timeout", async () => {
   const result = await sandbox.runShell("bomb() { bomb | bomb & }; bomb; sleep 30", { timeoutMs: 3_000 });
   expect(result.timedOut || result.exitCode !== 0).toBe(true);
-  expect(result.limitHit).toContain("PIDS");
+  expect(result.limitHit).toContain("pids");
   const after = await sandbox.exec(["/bin/echo", "alive"], { timeoutMs: 20_000 });
   expect(after.stdout).toBe("alive\n");
 });
@@ -47,7 +47,7 @@ test("a memory hog is killed, the sandbox goes on", async () => {
   const result = await sandbox.exec(python("x = []\nwhile True: x.append(bytearray(1 << 24))"), { timeoutMs: 60_000 });
   expect(result.signal).toBe("SIGKILL");
   expect(result.oomKilled).toBe(true);
-  expect(result.limitHit).toContain("MEMORY");
+  expect(result.limitHit).toContain("memory");
   expect((await sandbox.exec(["/bin/echo", "alive"])).stdout).toBe("alive\n");
 });
 
@@ -55,7 +55,7 @@ test("a full disk is an ordinary error, and space comes back", async () => {
   const fill = await sandbox.runShell("dd if=/dev/zero of=/fill bs=1M count=200", { timeoutMs: 60_000 });
   expect(fill.exitCode).toBe(1);
   expect(fill.stderr).toMatch(/No space left on device|Disk quota exceeded/);
-  expect(fill.limitHit).toContain("DISK");
+  expect(fill.limitHit).toContain("disk");
   const again = await sandbox.runShell("rm /fill && sync && dd if=/dev/zero of=/small bs=1M count=8", {
     timeoutMs: 60_000,
   });
@@ -75,7 +75,8 @@ test("a single line of 100 MB", async () => {
   const result = await sandbox.runShell(`head -c ${bytes} /dev/zero | tr '\\0' x`, { timeoutMs: 60_000 });
   expect(result.exitCode).toBe(0);
   expect(result.stdoutBytes.length + result.truncated.stdout).toBe(bytes);
-  expect(result.stdoutBytes.every((byte) => byte === 0x78)).toBe(true);
+  const length = result.stdoutBytes.length;
+  expect(Buffer.alloc(length, "x").equals(result.stdoutBytes)).toBe(true);
 });
 
 test("output that is not UTF-8 arrives as it is", async () => {
@@ -91,7 +92,11 @@ test("a child that keeps stdout open does not hold the result back", async () =>
 });
 
 test("kill -9 -1 ends what it reaches and nothing of ours", async () => {
-  const result = await sandbox.exec(python("import os; os.kill(-1, 9)\nimport time; time.sleep(0.2)\nprint('on')"));
+  const result = await sandbox.exec(
+    python(
+      "import os, subprocess, time; subprocess.Popen(['sleep', '50']); os.kill(-1, 9); time.sleep(0.2); print('on')",
+    ),
+  );
   expect(result.exitCode === 0 ? result.stdout : result.signal).toMatch(/on\n|SIGKILL/);
   expect((await sandbox.exec(["/bin/echo", "alive"])).stdout).toBe("alive\n");
 });
@@ -110,7 +115,7 @@ test("an overwritten bash and libc have no say in shell text and sessions", asyn
 
 test("a sandbox used again shows nothing of its last user", async () => {
   const look =
-    "ls -A /tmp /dev/shm /root /var/tmp; cat /proc/sysvipc/shm /proc/sysvipc/sem /proc/sysvipc/msg | wc -l; ls /proc | grep -c '^[0-9]'; cat /proc/self/mountinfo | wc -l; hostname | wc -c";
+    "ls -A /tmp /dev/shm /root /var/tmp; cat /proc/sysvipc/shm /proc/sysvipc/sem /proc/sysvipc/msg | wc -l; ps -e -o comm= | grep -v -e '^ps$' -e '^grep$' -e '^bash$' -e '^ls$' -e '^wc$'; cat /proc/self/mountinfo | wc -l; hostname | wc -c";
   const clean = (await sandbox.runShell(look)).stdout;
   for (let i = 0; i < 5; i++) {
     await using dirty = await client.runContainer({ containerImage: "base" });

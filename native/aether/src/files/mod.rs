@@ -9,6 +9,7 @@ mod copy;
 mod entries;
 mod failure;
 mod info;
+mod kernel_fs;
 mod path;
 mod read;
 mod sys;

@@ -10,17 +10,21 @@ use wire::{AetherReadFile, StatResponse};
 
 use super::connection::{Connection, CHUNK_BYTES};
 use super::failure::{errno, Failure, Outcome};
-use super::{info, path, sys};
+use super::{info, kernel_fs, path, sys};
 
 const ASKED: &str = "read";
 
 /// A regular file from the offset on: up to its size when it was opened, so that a file that grows comes to an end.
-/// One of size 0 (also those of /proc) is read until the kernel says that it ends.
+/// One of size 0, and those of /proc and /sys, are read until the kernel says that they end; their size is told as 0.
 pub fn read_file(connection: &mut Connection, ask: &AetherReadFile) -> Outcome<()> {
     path::validate(ASKED, &ask.path)?;
     let told = |e: io::Error| Failure::os(ASKED, &ask.path, &e);
     let file = open_regular(ASKED, &ask.path)?;
-    let stat = sys::stat_fd(&file).map_err(told)?;
+    let mut stat = sys::stat_fd(&file).map_err(told)?;
+    // sysfs says 4096 of a file of two bytes.
+    if kernel_fs::holds(&file) {
+        stat.st_size = 0;
+    }
     let mut offset = ask.offset;
     let size = stat.st_size.max(0) as u64;
     let mut left = match size {

@@ -15,27 +15,9 @@ use super::connection::{Connection, CHUNK_BYTES};
 use super::failure::{errno, Failure, Outcome};
 use super::tar::{self, Entry};
 use super::walk::{self, Descent};
-use super::{path, sys, xattr};
+use super::{kernel_fs, path, sys, xattr};
 
 const ASKED: &str = "read tree";
-
-/// File systems of the kernel's own: a tree holds their mount points, not their contents.
-const KERNEL_FILE_SYSTEMS: [i64; 14] = [
-    0x9fa0,     // proc
-    0x62656572, // sysfs
-    0x27e0eb,   // cgroup
-    0x63677270, // cgroup2
-    0x1cd1,     // devpts
-    0x19800202, // mqueue
-    0x64626720, // debugfs
-    0x74726163, // tracefs
-    0x73636673, // securityfs
-    0xcafe4a11, // bpf
-    0x6165676c, // pstore
-    0x62656570, // configfs
-    0x65735546, // fuse's control and user file systems: they may wait for ever
-    0x6e736673, // nsfs
-];
 
 pub fn read_tree(connection: &mut Connection, ask: &AetherReadTree) -> Outcome<()> {
     path::validate(ASKED, &ask.path)?;
@@ -228,7 +210,7 @@ impl Packer<'_, '_> {
     ) -> Result<(OwnedFd, libc::stat, Vec<CString>), Problem> {
         let directory = walk::open_directory(at, entry)?;
         let stat = sys::stat_fd(&directory)?;
-        let names = if is_of_the_kernel(&directory) {
+        let names = if kernel_fs::holds(&directory) {
             Vec::new()
         } else {
             names_of(&directory)?
@@ -313,12 +295,4 @@ fn names_of(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     })?;
     names.sort_unstable_by(|a, b| b.cmp(a));
     Ok(names)
-}
-
-fn is_of_the_kernel(directory: &OwnedFd) -> bool {
-    // SAFETY: statfs is plain numbers, and has room for the answer.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open.
-    let result = unsafe { libc::fstatfs(directory.as_raw_fd(), &mut about) };
-    result == 0 && KERNEL_FILE_SYSTEMS.contains(&(about.f_type as i64))
 }

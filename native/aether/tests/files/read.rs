@@ -66,24 +66,33 @@ fn another_user_may_not_read() {
 #[test]
 fn files_of_the_kernel_have_contents() {
     let root = Root::new();
-    // A bind mount of /proc/version alone stands for all files of size 0.
-    root.file("version", b"");
-    let target = std::ffi::CString::new(root.at("version").to_str().unwrap()).unwrap();
-    // SAFETY: strings that end with NUL.
-    let result = unsafe {
-        libc::mount(
-            c"/proc/version".as_ptr(),
-            target.as_ptr(),
-            std::ptr::null(),
-            libc::MS_BIND,
-            std::ptr::null(),
-        )
-    };
-    assert_eq!(result, 0);
-    let contents = root.read(b"/version");
-    // SAFETY: a string that ends with NUL.
-    unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
-    assert!(contents.starts_with(b"Linux version"));
+    // Of /proc the size is 0; of /sys it is 4096, whatever is in it.
+    for (source, start) in [
+        (c"/proc/version", "Linux version"),
+        (c"/sys/kernel/fscaps", "1\n"),
+    ] {
+        root.file("f", b"");
+        let target = std::ffi::CString::new(root.at("f").to_str().unwrap()).unwrap();
+        let none = std::ptr::null();
+        // SAFETY: strings that end with NUL.
+        let result = unsafe {
+            libc::mount(
+                source.as_ptr(),
+                target.as_ptr(),
+                none,
+                libc::MS_BIND,
+                none.cast(),
+            )
+        };
+        assert_eq!(result, 0);
+        let mut worker = root.call(read_call(b"/f"));
+        let stat = worker.reply();
+        let contents = worker.contents();
+        // SAFETY: a string that ends with NUL.
+        unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+        assert!(contents.starts_with(start.as_bytes()), "{source:?}");
+        assert!(matches!(stat, Reply::Stat(stat) if stat.file.clone().unwrap().size_bytes == 0));
+    }
 }
 
 #[test]

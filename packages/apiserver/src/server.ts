@@ -9,6 +9,7 @@ import type { Edges } from "./edges/edges.ts";
 import { passOn, passUpgradeOn, smallBodyBytes } from "./edges/pass-on.ts";
 import { maxPeekedBytes, sandboxInBody, sandboxInPath } from "./edges/sandbox-of.ts";
 import { type OwnMethod, serveUnary } from "./http/connect-unary.ts";
+import { drain } from "./http/drain.ts";
 import { asCallerError, rawError, sendError } from "./http/errors.ts";
 import { type OpenCall, OpenCalls } from "./http/open-calls.ts";
 import { bearerOf, contentTypeOf, readBody, requestIdOf } from "./http/request.ts";
@@ -133,10 +134,8 @@ export class Front {
     const error = asCallerError(thrown, requestId, this.#parts.log);
     this.#parts.log.debug({ requestId, url: pathOf(request), reason: error.reason }, "a call failed");
     if (response.destroyed) return;
-    // What is left of a body is not read: the connection ends with the answer.
-    if (!request.complete) response.shouldKeepAlive = false;
     sendError(response, contentTypeOf(request), error, requestId);
-    if (!request.complete) request.resume();
+    drain(request);
   }
 }
 

@@ -189,6 +189,23 @@ test("bodies go both ways whole, in chunks and by length", async () => {
   expect(edge.uploaded - before).toBe(2 * size);
 });
 
+test("an answer that comes before the end of a large body is not lost", async () => {
+  const body = Buffer.alloc(40_000_000);
+  const headers = { "content-length": String(body.length) };
+  const path = `/v1/sandboxes/${sandboxId}/file?path=/refused`;
+  const refused = await send(platform.port, path, { method: "PUT", key: platform.key, body, headers });
+  expect([refused.status, refused.json]).toEqual([409, { early: true }]);
+  expect(reasonOf(await send(platform.port, path, { method: "PUT", key: "nobody's", body, headers }))).toBe(
+    "UNAUTHENTICATED",
+  );
+  const import_ = await send(platform.port, "/v1/layers?kind=base&name=x&format=zip", {
+    key: platform.key,
+    body,
+    headers,
+  });
+  expect(reasonOf(import_)).toBe("INVALID_ARGUMENT");
+});
+
 test("an answer that breaks off on the edge breaks off for the caller", async () => {
   await expect(
     send(platform.port, `/v1/sandboxes/${sandboxId}/file?path=/cut&length=100000`, {

@@ -1,6 +1,7 @@
 // Passes a call on to an edge, undecoded: bytes in, bytes out, with back-pressure and aborts both ways.
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { drain } from "../http/drain.ts";
 import type { Connection } from "./connection.ts";
 import { type EdgeAddress, edgeConnections, unreachable } from "./edge-calls.ts";
 import type { ResponseHead } from "./response-reader.ts";
@@ -89,9 +90,8 @@ export function passOn(call: PassedCall, request: IncomingMessage, response: Ser
         return more;
       },
       end: () => {
-        // What is left of the request's body goes nowhere.
-        if (!request.complete) response.once("finish", () => response.destroy());
         response.end();
+        drain(request);
         finish();
       },
       fail: (error) => {

@@ -268,6 +268,11 @@ export class FakeEdge {
       response.writeHead(200, { "content-type": "application/json" }).end(toJsonString(LayerVersionSchema, layer));
       return;
     }
+    if (request.method === "PUT" && url.searchParams.get("path") === "/refused") {
+      response.writeHead(409, { "content-type": "application/json" }).end('{"early":true}');
+      request.resume();
+      return;
+    }
     if (request.method === "PUT") {
       request.on("data", (chunk: Buffer) => {
         this.uploaded += chunk.length;

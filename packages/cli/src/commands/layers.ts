@@ -124,9 +124,9 @@ function importCommand(parent: Command, verb: string, kind: LayerKind | undefine
       ]),
     )
     .option("--project <path>", "project of the name (default: the key's own)")
-    .option("--env <NAME=VALUE>", "environment that it brings; several", several)
-    .option("--user <user>", "user of its commands")
-    .option("--workdir <dir>", "working directory")
+    .option("--env <NAME=VALUE>", "environment that a base brings; several", several)
+    .option("--user <user>", "user of a base's commands")
+    .option("--workdir <dir>", "working directory of a base")
     .option("--from <text>", "where it came from, for people")
     .option("--json", "as JSON")
     .addHelpText("after", `\nExamples:\n  ${examples}`);

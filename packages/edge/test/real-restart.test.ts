@@ -2,6 +2,7 @@
 import { SandboxState } from "@dsec/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { reasonOf } from "./support/client.ts";
+import { until } from "./support/fake-edge.ts";
 import { cannotRun, RealNode } from "./support/real-node.ts";
 
 const why = cannotRun();
@@ -44,8 +45,10 @@ describe.skipIf(why !== "")(`restarts${why && ` (${why})`}`, () => {
       const info = await node.client.sandboxes.getSandbox({ sandboxId: ids[0] as string });
       expect([info.sandbox?.state, info.sandbox?.labels]).toEqual([SandboxState.RUNNING, { victim }]);
       await Promise.all(ids.map((sandboxId) => node.client.sandboxes.stopSandbox({ sandboxId })));
-      expect(node.leftProcesses()).toEqual([]);
-      expect((await node.create()).state).toBe(SandboxState.RUNNING);
+      await until(() => node.leftProcesses().length === 0, "the end of every process");
+      const next = await node.create();
+      expect(next.state).toBe(SandboxState.RUNNING);
+      await node.client.sandboxes.stopSandbox({ sandboxId: next.sandboxId });
     });
   }
 

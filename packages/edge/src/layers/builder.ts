@@ -55,6 +55,7 @@ export async function runMklayer(options: BuildOptions): Promise<Built> {
       inputError = error;
       stop();
     };
+    if (input.destroyed) fail(input.errored ?? cutUpload());
     input.once("error", fail);
     input.once("close", () => input.readableEnded || fail(new Error("the upload was cut")));
     input.pipe(child.stdin);

@@ -144,13 +144,16 @@ function more(body: Readable, signal?: AbortSignal): Promise<boolean> {
 /** The upload up to a limit. What goes wrong behind it leaves the body itself alone, so that it can still be answered. */
 export function limited(body: Readable, most: number): Transform {
   const limit = new ByteLimit(most, "the upload");
-  const onError = (error: Error) => limit.destroy(error);
+  const onError = (error: Error) => limit.destroy(cutUpload(error));
   const onClose = () => body.readableEnded || limit.destroy(cutUpload());
   body.once("error", onError).once("close", onClose);
   limit.once("close", () => {
     body.unpipe(limit);
     body.off("error", onError).off("close", onClose);
   });
+  // Whoever reads it may come later than the fault.
+  limit.on("error", () => {});
+  if (body.destroyed) limit.destroy(cutUpload(body.errored ?? undefined));
   return body.pipe(limit);
 }
 

@@ -151,23 +151,19 @@ export class RealNode {
 
   /** What is left of the cgroups: processes of this edge alone. */
   leftProcesses(): number[] {
-    const pids: number[] = [];
-    for (const dir of this.cgroups()) {
-      for (const name of [".", ...readdirSync(dir, { recursive: true, encoding: "utf8" })]) {
-        if (!(name === "." || !name.includes("."))) continue;
-        try {
-          pids.push(
-            ...readFileSync(join(dir, name, "cgroup.procs"), "utf8")
-              .split("\n")
-              .filter(Boolean)
-              .map(Number),
-          );
-        } catch {
-          // Gone meanwhile.
-        }
+    const pids = new Set<number>();
+    const visit = (dir: string): void => {
+      try {
+        for (const pid of readFileSync(join(dir, "cgroup.procs"), "utf8").split("\n"))
+          if (pid !== "") pids.add(Number(pid));
+        for (const entry of readdirSync(dir, { withFileTypes: true }))
+          if (entry.isDirectory()) visit(join(dir, entry.name));
+      } catch {
+        // A group that went meanwhile holds nothing.
       }
-    }
-    return [...new Set(pids)];
+    };
+    for (const dir of this.cgroups()) visit(dir);
+    return [...pids];
   }
 
   private async sweep(): Promise<void> {

@@ -99,7 +99,7 @@ export class LayerStore {
     return rows;
   }
 
-  /** Sorted by project, name, version. */
+  /** Sorted by project and name, the newest version of a name first. */
   async list(filter: LayerFilter): Promise<LayerVersion[]> {
     if (filter.projects.length === 0) return [];
     let q = this.#db.selectFrom("layers").selectAll().where("project", "in", filter.projects);
@@ -108,10 +108,13 @@ export class LayerStore {
     const after = filter.after;
     if (after !== undefined) {
       q = q.where((w) =>
-        w(w.refTuple("project", "name", "version"), ">", w.tuple(after.project, after.name, after.version)),
+        w.or([
+          w(w.refTuple("project", "name"), ">", w.tuple(after.project, after.name)),
+          w.and([w("project", "=", after.project), w("name", "=", after.name), w("version", "<", after.version)]),
+        ]),
       );
     }
-    q = q.orderBy("project").orderBy("name").orderBy("version").limit(filter.limit);
+    q = q.orderBy("project").orderBy("name").orderBy("version", "desc").limit(filter.limit);
     return (await query(() => q.execute())).map(layerFromRow);
   }
 

@@ -145,6 +145,7 @@ onEachDatabase("stores", (current) => {
     const all = { projects: ["main", "public"], kinds: [], namePrefix: "", limit: 100 };
     const names = (await layers.list(all)).map((layer) => `${layer.name}@${layer.version}`);
     expect(names).toHaveLength(6);
+    expect(names.filter((name) => name.startsWith("main/b@"))).toEqual(["main/b@2", "main/b@1"]);
     const paged: string[] = [];
     let after: { project: string; name: string; version: number } | undefined;
     for (;;) {

@@ -46,8 +46,8 @@ export class Scratch implements Disposable {
   mount(layer: string): string {
     const at = this.dir(`mnt-${this.#mounts.length}`);
     const script = `
-      my ($meta, $data, $at) = @ARGV; my $key;
-      my $fs = syscall(430, "erofs", 0); die "fsopen: $!" if $fs < 0;
+      my ($meta, $data, $at) = @ARGV; my $key = "erofs";
+      my $fs = syscall(430, $key, 0); die "fsopen: $!" if $fs < 0;
       $key = "source"; die "source: $!" if syscall(431, $fs, 1, $key, $meta, 0) < 0;
       $key = "device"; if (-s $data) { die "device: $!" if syscall(431, $fs, 1, $key, $data, 0) < 0; }
       die "create: $!" if syscall(431, $fs, 6, 0, 0, 0) < 0;

@@ -52,7 +52,8 @@ export async function runMklayer(options: BuildOptions): Promise<Built> {
   let inputError: Error | undefined;
   if ("pipe" in input) {
     const fail = (error: Error) => {
-      inputError = error;
+      // The first says why; closing follows.
+      inputError ??= error;
       stop();
     };
     if (input.destroyed) fail(input.errored ?? cutUpload());

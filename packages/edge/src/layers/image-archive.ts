@@ -122,6 +122,8 @@ async function firstBytes(body: Readable, signal?: AbortSignal): Promise<Buffer>
       break;
     }
   }
+  if (signal?.aborted) throw cancelled();
+  if (body.errored) throw body.errored instanceof DsecError ? body.errored : cutUpload(body.errored);
   const head = Buffer.concat(parts);
   if (head.length === 0) throw new DsecError("ARCHIVE_INVALID", "the upload is empty");
   body.unshift(head);

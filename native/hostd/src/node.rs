@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::disk::Disk;
 use crate::fault::{Outcome, Step};
 use crate::layers::Layers;
+use crate::state::State;
 use crate::{state, sys, tree};
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -31,16 +32,23 @@ impl Node {
         let mut missing = Vec::new();
         let data = sys::open_at(libc::AT_FDCWD, text(&config.data_dir)?, libc::O_RDONLY | libc::O_DIRECTORY, 0)
             .step("open the data directory")?;
-        let below = |dir: &OwnedFd, name: &str, mode: u32| -> Outcome<OwnedFd> {
-            sys::ensure_dir_at(dir.as_raw_fd(), name, mode).step(&format!("make {name}"))?;
+        let below = |dir: &OwnedFd, name: &str, mode: u32, owner: u32| -> Outcome<OwnedFd> {
+            if sys::mkdir_at(dir.as_raw_fd(), name, mode).is_ok() {
+                sys::chown_at(dir.as_raw_fd(), name, owner, u32::MAX).step(&format!("give {name} to its user"))?;
+            }
             sys::open_dir(dir.as_raw_fd(), name).step(&format!("open {name}"))
         };
-        let edges = below(&data, "edges", 0o755)?;
-        let edge = below(&edges, &config.edge, 0o755)?;
-        let records = below(&edge, "records", 0o711)?;
-        let kept = below(&edge, "kept", 0o700)?;
-        let layers = Layers::new(below(&data, "layers", 0o755)?);
-        std::fs::create_dir_all(&config.run_dir).step("make the run directory")?;
+        // The edge writes in those that it shares with hostd, whoever of the two comes first.
+        let theirs = config.edge_uid;
+        let edges = below(&data, "edges", 0o755, theirs)?;
+        let edge = below(&edges, &config.edge, 0o755, theirs)?;
+        let records = below(&edge, "records", 0o711, 0)?;
+        let kept = below(&edge, "kept", 0o700, 0)?;
+        let layers = Layers::new(below(&data, "layers", 0o755, theirs)?);
+        if !config.run_dir.exists() {
+            std::fs::create_dir_all(&config.run_dir).step("make the run directory")?;
+            sys::chown_at(libc::AT_FDCWD, text(&config.run_dir)?, theirs, u32::MAX).step("give away the run directory")?;
+        }
         let run = sys::open_at(libc::AT_FDCWD, text(&config.run_dir)?, libc::O_RDONLY | libc::O_DIRECTORY, 0)
             .step("open the run directory")?;
         let boot_id = state::boot_id();
@@ -81,25 +89,24 @@ impl Node {
         sys::open_dir(self.run.as_raw_fd(), &name)
     }
 
-    /// Makes an ended slot as new: nothing of its last user is left in files, counters and groups. Its state file goes
-    /// last, since without one a slot counts as clean.
+    /// Makes an ended slot as new: nothing of its last user is left in files, counters and groups. Its state is
+    /// cleared last.
     pub fn clean(&self, slot: u32, id: &str) -> std::io::Result<()> {
-        if self.cgroups.make_slot(slot, self.config.aether_id(slot)).is_ok() {
+        if !self.cgroups.is_empty(slot) {
+            // Missing ones count as not empty.
+            self.cgroups.make_slot(slot, self.config.aether_id(slot))?;
+            self.cgroups.kill(slot);
             if !self.cgroups.is_empty(slot) {
-                self.cgroups.kill(slot);
                 return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
             }
-            self.cgroups.clean(slot)?;
         }
+        self.cgroups.clean(slot)?;
         self.disk.clean(slot, self.config.root_id(slot))?;
         self.remove_records(id)?;
         let dir = self.run_slot(slot)?;
         let _ = sys::unlink_at(dir.as_raw_fd(), "aether.sock", 0);
         let _ = sys::unlink_at(self.kept.as_raw_fd(), &slot.to_string(), 0);
-        match sys::unlink_at(dir.as_raw_fd(), "state", 0) {
-            Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
-            _ => Ok(()),
-        }
+        State::clear(&dir, "state")
     }
 }
 

@@ -47,18 +47,38 @@ impl State {
         Baseline { cpu_ns: self.cpu_ns, oom_kills: self.oom_kills, pids_hits: self.pids_hits }
     }
 
-    /// Renamed into place, so a reader sees a whole one.
+    /// Over what is there, in one write, which a kill does not cut: length, then the message. No new file each time,
+    /// since ext4 takes long to find an inode where many were just removed.
     pub fn write(&self, dir: &OwnedFd, name: &str) -> Result<()> {
-        let part = format!("{name}.part");
-        sys::create_at(dir.as_raw_fd(), &part, 0o600, &self.encode_to_vec())?;
-        sys::rename_at(dir.as_raw_fd(), &part, name)
+        let mut bytes = vec![0; 4];
+        self.encode(&mut bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
+        let length = bytes.len() as u32 - 4;
+        bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        put(dir, name, &bytes)
     }
 
+    /// ENOENT: the slot is clean.
     pub fn read(dir: &OwnedFd, name: &str) -> Result<Self> {
         let file = sys::open_at(dir.as_raw_fd(), name, libc::O_RDONLY | libc::O_NOFOLLOW, 0)?;
         let bytes = sys::read_fd(file.as_raw_fd(), 1 << 20)?;
-        Self::decode(bytes.as_slice()).map_err(|_| Error::from_raw_os_error(libc::EBADMSG))
+        let broken = || Error::from_raw_os_error(libc::EBADMSG);
+        let (head, rest) = bytes.split_first_chunk::<4>().ok_or_else(broken)?;
+        match u32::from_ne_bytes(*head) as usize {
+            0 => Err(Error::from_raw_os_error(libc::ENOENT)),
+            length => Self::decode(rest.get(..length).ok_or_else(broken)?).map_err(|_| broken()),
+        }
     }
+
+    /// The slot is clean.
+    pub fn clear(dir: &OwnedFd, name: &str) -> Result<()> {
+        put(dir, name, &[0; 4])
+    }
+}
+
+fn put(dir: &OwnedFd, name: &str, bytes: &[u8]) -> Result<()> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_NOFOLLOW;
+    let file = sys::open_at(dir.as_raw_fd(), name, flags, 0o600)?;
+    sys::write_fd(file.as_raw_fd(), bytes)
 }
 
 /// Random, made at boot of the node.

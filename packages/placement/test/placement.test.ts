@@ -46,17 +46,19 @@ function node(edge: string, facts: Facts = {}): Node {
   return { edge, status, reachable: facts.reachable ?? true };
 }
 
+/** Rarely false, so that most fleets have several nodes to choose from. */
+const mostly = fc.integer({ min: 0, max: 9 }).map((n) => n > 0);
 const facts: fc.Arbitrary<Facts> = fc.record({
-  healthy: fc.boolean(),
-  accepting: fc.boolean(),
-  reachable: fc.boolean(),
-  cpu: fc.integer({ min: 0, max: 4 }),
-  memory: fc.integer({ min: 0, max: 400 }),
+  healthy: mostly,
+  accepting: mostly,
+  reachable: mostly,
+  cpu: fc.integer({ min: 0, max: 8 }),
+  memory: fc.integer({ min: 50, max: 800 }),
   cpuUsed: fc.integer({ min: 0, max: 4 }),
   memoryUsed: fc.integer({ min: 0, max: 400 }),
   max: fc.integer({ min: 0, max: 3 }),
   sandboxes: fc.integer({ min: 0, max: 3 }),
-  backends: fc.constantFrom(["container"], ["microvm"]),
+  backends: mostly.map((right) => [right ? "container" : "microvm"]),
 });
 const fleet = fc.array(facts, { maxLength: 12 }).map((all) => all.map((f, i) => node(`e${i}`, f)));
 

@@ -1,7 +1,9 @@
 // The edge over the real hostd and aether, on the real kernel.
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { SandboxState } from "@dsec/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { WebSocket } from "ws";
 import { reasonOf } from "./support/client.ts";
 import { until } from "./support/fake-edge.ts";
 import { cannotRun, RealNode } from "./support/real-node.ts";
@@ -226,6 +228,50 @@ describe.skipIf(why !== "")(`real sandboxes${why && ` (${why})`}`, () => {
     })();
     await watching.catch(() => {});
     expect(seen).toContain("new");
+  });
+
+  test("a terminal: charset, sizes, input, a clean end with its code", async () => {
+    const { sandboxId } = await node.create();
+    const spec = {
+      ...shell("stty size; printf '┌─┐\\n'; read line; echo got $line; stty size; exit 4"),
+      pty: { rows: 30, cols: 90 },
+      stdinOpen: true,
+    };
+    await node.client.commands.start({ sandboxId, commandId: "term", spec });
+    const url = `ws+unix://${node.client.socketPath}:/v1/sandboxes/${sandboxId}/terminal?command_id=term`;
+    const ws = new WebSocket(url, { headers: { "x-dsec-principal": node.client.token } });
+    let output = "";
+    let last = {};
+    ws.on("message", (data, binary) => {
+      if (binary) output += String(data);
+      else last = JSON.parse(String(data));
+    });
+    await once(ws, "open");
+    await until(() => output.includes("┌─┐"), "the output");
+    ws.send(JSON.stringify({ resize: { rows: 40, cols: 100 } }));
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    ws.send(Buffer.from("some words\n"));
+    const [code] = await once(ws, "close");
+    expect(output.replaceAll("\r", "")).toContain("30 90\n┌─┐\n");
+    expect(output.replaceAll("\r", "")).toContain("got some words\n40 100\n");
+    expect([code, last]).toMatchObject([1000, { ended: { exitCode: 4 } }]);
+  });
+
+  test("nothing is reached before it is ready", async () => {
+    const startCommand = { argv: [], shell: "sleep 1000", readyProbe: "test -e /tmp/go" };
+    const call = node.create({ startCommand }, { deadlineUnixMs: BigInt(Date.now() + 3000), labels: { slow: "1" } });
+    call.catch(() => {});
+    let sandboxId = "";
+    await until(async () => {
+      const { sandboxes } = await node.client.sandboxes.listSandboxes({ labels: { slow: "1" } });
+      sandboxId = sandboxes[0]?.sandboxId ?? "";
+      return sandboxId !== "";
+    }, "the sandbox in the list");
+    expect(await reasonOf(node.client.commands.exec({ sandboxId, spec: shell("touch /tmp/go") }))).toBe(
+      "SANDBOX_NOT_READY",
+    );
+    expect(await reasonOf(call)).toBe("DEADLINE_EXCEEDED");
+    expect(await reasonOf(node.client.sandboxes.getSandbox({ sandboxId }))).toBe("SANDBOX_NOT_FOUND");
   });
 
   test("usage is measured", async () => {

@@ -26,7 +26,7 @@ export class AttachedCommand {
   private ended = false;
 
   constructor(sandbox: Sandbox, commandId: string, call: AttachCall, handlers: Attached) {
-    sandbox.running();
+    sandbox.reachable();
     this.sandbox = sandbox;
     this.handlers = handlers;
     const own: AetherHandlers = {

@@ -24,6 +24,7 @@ export function sendOutput(
   query: URLSearchParams,
   res: ServerResponse,
 ): Promise<void> {
+  sandbox.running();
   checkId(commandId, "command_id");
   const offset = wholeNumber(query, "offset");
   const follow = query.get("follow") === "1";

@@ -64,13 +64,16 @@ export class Sandbox {
     };
   }
 
+  /** Throws where the supervisor cannot be reached; for what makes the sandbox, before it is ready. */
+  reachable(): AetherControl {
+    if (this.control) return this.control;
+    throw new DsecError("UNAVAILABLE", `the supervisor of ${this.id} does not answer now`);
+  }
+
   /** Its connection to aether; throws where the state forbids calls. */
   running(): AetherControl {
-    if (this.control && (this.state === SandboxState.RUNNING || this.state === SandboxState.CREATING))
-      return this.control;
+    if (this.state === SandboxState.RUNNING) return this.reachable();
     const id = this.id;
-    if (this.state === SandboxState.RUNNING)
-      throw new DsecError("UNAVAILABLE", `the supervisor of ${id} does not answer now`);
     if (this.state === SandboxState.CREATING)
       throw new DsecError("SANDBOX_NOT_READY", `the sandbox ${id} is being created`);
     if (this.state === SandboxState.STOPPED) throw new DsecError("SANDBOX_STOPPED", `the sandbox ${id} was stopped`);

@@ -85,7 +85,7 @@ pub mod news {
     pub const REFUSED: u32 = 1;
     /// The process was reaped.
     pub const ENDED: u32 = 2;
-    /// Read ends of stdout and stderr, then the write end of stdin if asked.
+    /// Read ends of stdout and stderr, then the write and read end of stdin if asked.
     pub const PIPES: u32 = 3;
 }
 

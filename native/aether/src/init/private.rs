@@ -34,7 +34,7 @@ pub fn directory() -> io::Result<OwnedFd> {
     }
 }
 
-/// Read ends of stdout and stderr, then the write end of stdin if asked. The shell finds the other ends under the names
+/// Read ends of stdout and stderr, then the write and read end of stdin if asked. The shell finds the other ends under the names
 /// o, e and i followed by the number of the call, where they stay until `forget`.
 pub fn call_pipes(dir: &OwnedFd, call: u64, uid: u32, stdin: bool) -> io::Result<Vec<OwnedFd>> {
     let mut ends = Vec::new();
@@ -52,6 +52,8 @@ pub fn call_pipes(dir: &OwnedFd, call: u64, uid: u32, stdin: bool) -> io::Result
         let reader = sys::openat(dir, &name, libc::O_RDONLY | libc::O_NONBLOCK, 0)?;
         if kind == "i" {
             ends.push(sys::openat(dir, &name, libc::O_WRONLY | libc::O_NONBLOCK, 0)?);
+            // Without a reader a write fails, and the shell has not come yet.
+            ends.push(reader);
         } else {
             ends.push(reader);
         }

@@ -194,8 +194,18 @@ impl Supervisor {
         self.after(id);
     }
 
-    /// Sends what can be sent, and asks epoll for what is wanted next.
+    /// Sends what can be sent; a reader whose socket took it all gets more.
     pub(super) fn after(&mut self, id: u32) {
+        let full = |connection: &Connection| !connection.is_idle() && connection.reader.is_some();
+        let was_full = self.connections.get(&id).is_some_and(full);
+        self.settle(id);
+        if was_full && self.connections.get(&id).is_some_and(Connection::is_idle) {
+            self.hungry.push(id);
+        }
+    }
+
+    /// Sends what can be sent, and asks epoll for what is wanted next.
+    pub(super) fn settle(&mut self, id: u32) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.flush() || (connection.cut && connection.is_idle()) {
             return self.close(id);

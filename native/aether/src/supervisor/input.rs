@@ -20,6 +20,9 @@ pub struct Input {
     pub end: bool,
     pub open_for_more: bool,
     pub terminal: bool,
+    /// Of a session's call, until the shell has opened its own: without a reader a write would fail, and without a
+    /// writer the shell would wait for ever.
+    pub read_end: Option<OwnedFd>,
     watched: bool,
 }
 
@@ -33,6 +36,7 @@ impl Input {
             end: !more,
             open_for_more: more,
             terminal,
+            read_end: None,
             watched: false,
         }
     }
@@ -93,7 +97,7 @@ impl Supervisor {
             input.buffer = Vec::new();
             input.sent = 0;
         }
-        if closed || (!waiting && input.end && !input.terminal) {
+        if closed || (!waiting && input.end && !input.terminal && input.read_end.is_none()) {
             if input.watched {
                 self.epoll.remove(fd);
             }

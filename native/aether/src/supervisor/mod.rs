@@ -72,6 +72,8 @@ struct Supervisor {
     last_connection: u32,
     /// Those whose input may hold a request that can now be answered.
     ready: Vec<u32>,
+    /// Readers whose socket took all that was kept for it.
+    hungry: Vec<u32>,
     base: Base,
     configured: bool,
     /// Commands that run, or whose pipes are still held by something they left.
@@ -86,6 +88,8 @@ struct Supervisor {
     /// Orders that did not fit into the link.
     orders: VecDeque<(Order, Vec<OwnedFd>)>,
     buffer: Vec<u8>,
+    /// Much of the buffer was written: its memory is given back when nothing runs.
+    buffer_used: bool,
     /// Monotonic nanoseconds of the last call into the sandbox or end of a command.
     last_active: u64,
 }
@@ -126,6 +130,7 @@ impl Supervisor {
             connections: BTreeMap::new(),
             last_connection: 0,
             ready: Vec::new(),
+            hungry: Vec::new(),
             base: Base::default(),
             configured: false,
             commands: BTreeMap::new(),
@@ -138,6 +143,7 @@ impl Supervisor {
             last_token: 0,
             orders: VecDeque::new(),
             buffer: vec![0; CHUNK],
+            buffer_used: false,
             last_active: sys::now_ns(),
         })
     }
@@ -150,8 +156,18 @@ impl Supervisor {
                 self.event(key, happened);
             }
             self.keep_time();
-            while let Some(connection) = self.ready.pop() {
-                self.serve(connection);
+            loop {
+                if let Some(connection) = self.ready.pop() {
+                    self.serve(connection);
+                } else if let Some(connection) = self.hungry.pop() {
+                    self.pump_connection(connection);
+                } else {
+                    break;
+                }
+            }
+            if self.buffer_used && self.commands.is_empty() {
+                self.buffer_used = false;
+                self.buffer = vec![0; CHUNK];
             }
         }
     }

@@ -28,7 +28,7 @@ impl Supervisor {
             let readers = command.readers.clone();
             for id in readers {
                 // Whoever's socket is full wakes us when it is not; nobody else may be left waiting.
-                self.after(id);
+                self.settle(id);
             }
             let Some(command) = self.commands.get(&number) else { return };
             if command.readers.iter().any(|id| self.is_full(*id)) {
@@ -37,9 +37,13 @@ impl Supervisor {
             if command.readers.iter().any(|id| self.holds_back(*id, command)) {
                 continue;
             }
+            // Only here, where no reader is left with something half sent.
+            if budget == 0 {
+                break;
+            }
             let n = self.read_streams(number);
             budget = budget.saturating_sub(n);
-            if n == 0 || budget == 0 {
+            if n == 0 {
                 break;
             }
         }
@@ -120,6 +124,7 @@ impl Supervisor {
                 }
             }
             all += n;
+            self.buffer_used |= n > 16 * 1024;
         }
         all
     }
@@ -194,7 +199,7 @@ impl Supervisor {
                 reader.source = Source::Live(0);
                 connection.reader = Some(reader);
                 loop {
-                    self.after(id);
+                    self.settle(id);
                     let Some(connection) = self.connections.get_mut(&id) else { return };
                     if !connection.is_idle() {
                         if let Some(reader) = &mut connection.reader {

@@ -64,11 +64,18 @@ const CLEAR: &str = concat!(
 
 /// Lines for the shell that run one call: 59 is /dev/null, 61 the status pipe, 62 the directory of the call's pipes.
 fn script(text: &str, call: u64, with_input: bool) -> String {
-    let input = if with_input { format!("</proc/self/fd/62/i{call}") } else { "<&59".to_string() };
+    let (open, input, close) = if with_input {
+        let open = format!(
+            "\\builtin exec 60</proc/self/fd/62/i{call}\n\\builtin printf '%s opened\\n' {call} >&61\n"
+        );
+        (open, "<&60 60<&-", "\\builtin exec 60<&-; ")
+    } else {
+        (String::new(), "<&59", "")
+    };
     format!(
-        "{CLEAR}\\builtin unset __dsec_o __dsec_s\n\
+        "{CLEAR}\\builtin unset __dsec_o __dsec_s\n{open}\
          \\builtin eval {} {input} >|/proc/self/fd/62/o{call} 2>|/proc/self/fd/62/e{call} 59<&- 61>&- 62<&-\n\
-         __dsec_s=$?; {CLEAR}\\builtin printf '%s %s\\n' {call} \"$__dsec_s\" >&61\n",
+         __dsec_s=$?; {CLEAR}{close}\\builtin printf '%s %s\\n' {call} \"$__dsec_s\" >&61\n",
         quote(text)
     )
 }
@@ -213,6 +220,7 @@ impl Supervisor {
         let with_input = command.input.is_some();
         if let Some(input) = &mut command.input {
             input.fd = fds.next();
+            input.read_end = fds.next();
         }
         let token = command.token;
         let gone = self.sessions.get(&name).is_none_or(|session| session.shell.is_none());
@@ -289,13 +297,15 @@ impl Supervisor {
             }
             break;
         }
-        let mut codes = Vec::new();
+        let (mut codes, mut opened) = (Vec::new(), None);
         while let Some(end) = shell.heard.iter().position(|&b| b == b'\n') {
             let line: Vec<u8> = shell.heard.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line);
             let mut parts = line.split_ascii_whitespace().map(|part| part.parse::<u64>());
-            if let (Some(Ok(call)), Some(Ok(code))) = (parts.next(), parts.next()) {
-                codes.push((call, (code & 0xff) as i32));
+            match (parts.next(), parts.next()) {
+                (Some(Ok(call)), Some(Ok(code))) => codes.push((call, (code & 0xff) as i32)),
+                (Some(Ok(call)), Some(Err(_))) => opened = Some(call),
+                _ => {}
             }
         }
         if closed {
@@ -307,6 +317,12 @@ impl Supervisor {
         }
         let Some(number) = call else { return };
         let Some(expected) = self.commands.get(&number).map(|command| command.token) else { return };
+        if opened == Some(expected) {
+            if let Some(input) = self.commands.get_mut(&number).and_then(|command| command.input.as_mut()) {
+                input.read_end = None;
+            }
+            self.feed_input(number);
+        }
         for (call, code) in codes {
             if call == expected {
                 self.command_exited(number, Exit { code: Some(code), ..Exit::default() });

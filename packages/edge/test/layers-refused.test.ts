@@ -117,6 +117,23 @@ test.each(["tar", "oci-archive"] as const)("an import of a %s that is given up i
   expect(await reasonOf(store.import({ format, body, signal: given.signal }))).toBe("CANCELLED");
 });
 
+test.each(["tar", "oci-archive"] as const)("an upload of a %s that stalls", async (format) => {
+  const store = await scratch.store();
+  const stalled = async function* () {
+    yield Buffer.alloc(100);
+    await new Promise(() => {});
+  };
+  const body = Readable.from(stalled(), { objectMode: false });
+  expect(await reasonOf(store.import({ format, body, limits: { maxSeconds: 1 } }))).toBe("ARCHIVE_LIMIT");
+});
+
+test("a later run that is damaged leaves no earlier one", async () => {
+  const good = layerTar(scratch, "good", "seq 1 9000 > a");
+  sh(scratch.path, "head -c 5000 good.tar > bad.tar");
+  const file = ociArchive(scratch, [good, scratch.join("bad.tar")]);
+  expect(await refused(file, "oci-archive", { collapseBytes: 4096 })).toBe("ARCHIVE_INVALID");
+});
+
 test("a builder that cannot be run", async () => {
   const layers = await openLayers({ dataDir: scratch.join("data"), edge: "test", mklayer: "/does/not/exist" });
   const file = layerTar(scratch, "a", "echo a > a");

@@ -100,6 +100,24 @@ describe.runIf(root)("an image of several layers", () => {
     expect(second.existed).toBe(true);
   });
 
+  test("a hard link into an earlier run makes them one", async () => {
+    using scratch = new Scratch();
+    const store = await scratch.store();
+    const first = layerTar(scratch, "first", "seq 1 9000 > a");
+    // A layer of only the link.
+    sh(scratch.dir("both"), "echo x > a; ln a b; tar -cf ../second.tar a b; tar --delete -f ../second.tar a");
+    const archive = ociArchive(scratch, [first, scratch.join("second.tar")]);
+    const made = await importFile(store, archive, {
+      format: "oci-archive",
+      kind: "base",
+      limits: { collapseBytes: 4096 },
+    });
+    expect(made.digests).toHaveLength(1);
+    expect(readdirSync(scratch.join("data/layers"))).toHaveLength(1);
+    const mounted = scratch.mount(store.path(made.digests[0] ?? ""));
+    expect(sh(mounted, "stat -c %h a b; cmp a b")).toBe("2\n2\n");
+  });
+
   test("beyond the threshold it becomes several layers, and an overlay of them is the same tree", async () => {
     using scratch = new Scratch();
     const { files, reference } = layers(scratch);

@@ -6,7 +6,7 @@ import type { Readable } from "node:stream";
 import { create } from "@bufbuild/protobuf";
 import { DsecError, type ImageConfig, ImageConfigSchema, isEdgeName, printable } from "@dsec/api";
 import type { Logger } from "../log.ts";
-import { type BuildOptions, cancelled, type LayerJson, runMklayer } from "./builder.ts";
+import { type BuildOptions, type Built, cancelled, type LayerJson, runMklayer } from "./builder.ts";
 import { readImage } from "./image.ts";
 import { ImageArchive, limited } from "./image-archive.ts";
 import { defaultLimits, type ImportLimits } from "./limits.ts";
@@ -117,67 +117,80 @@ export class LayerStore {
   }
 
   async import(options: ImportOptions): Promise<ImportResult> {
-    const { signal } = options;
-    if (signal?.aborted) throw cancelled();
-    using _turn = await this.#turns.take(signal);
+    if (options.signal?.aborted) throw cancelled();
+    const limits = { ...defaultLimits, ...options.limits };
+    using _turn = await this.#turns.take(options.signal);
+    // An upload that stalls gives its turn back.
+    const clock = AbortSignal.timeout(Math.min(limits.maxSeconds * 1000, 2 ** 31 - 1));
+    const signal = options.signal ? AbortSignal.any([options.signal, clock]) : clock;
     const dir = await mkdtemp(join(this.#staging, "import-"));
     try {
-      return await this.#import(options, dir);
+      const { config, made } = await this.#make({ ...options, limits, signal }, dir);
+      const kept: Kept[] = [];
+      for (const { layer, out } of made) kept.push({ layer, existed: !(await this.#place(out, layer.digest)) });
+      this.#options.log?.info({ layers: kept.map(({ layer }) => layer), format: options.format }, "layers made");
+      return result(kept, config);
     } catch (error) {
       if (isCode(error, "ENOSPC") || isCode(error, "EDQUOT")) {
         throw new DsecError("CAPACITY_FULL", "the node has no room for the layer", { cause: error });
       }
-      throw signal?.aborted ? cancelled() : error;
+      if (options.signal?.aborted) throw cancelled();
+      throw clock.aborted
+        ? new DsecError("ARCHIVE_LIMIT", `the import took longer than ${limits.maxSeconds} s`)
+        : error;
     } finally {
       await rm(dir, { recursive: true, force: true });
     }
   }
 
-  async #import(options: ImportOptions, dir: string): Promise<ImportResult> {
-    const { format, body, signal } = options;
-    const limits = { ...defaultLimits, ...options.limits };
+  /** Makes all layers in `dir`; none is placed before all are whole. */
+  async #make(job: Job, dir: string): Promise<{ config: ImageConfig; made: Made[] }> {
+    const { format, body, limits } = job;
     if (format === "tar") {
       const input = limited(body, limits.uploadBytes);
-      const built = await this.#build(dir, { ...options, limits, input, whiteouts: "plain" });
-      return result([built], create(ImageConfigSchema));
+      return { config: create(ImageConfigSchema), made: [await this.#build(dir, job, input, "plain", limits)] };
     }
-    const archive = await ImageArchive.read(body, dir, limits, signal);
-    const image = await readImage(archive, format, limits);
-    const layers: Kept[] = [];
-    let rest = image.layers;
+    const { layers, config } = await readImage(await ImageArchive.read(body, dir, limits, job.signal), format, limits);
+    try {
+      return { config, made: await this.#buildRuns(dir, job, layers, limits) };
+    } catch (error) {
+      // A hard link from one run into another can be made only where both are one.
+      if (!(error instanceof LaterRun)) throw error;
+      return { config, made: await this.#buildRuns(dir, job, layers, { ...limits, collapseBytes: limits.maxBytes }) };
+    }
+  }
+
+  async #buildRuns(dir: string, job: Job, layers: readonly string[], limits: ImportLimits): Promise<Made[]> {
+    const made: Made[] = [];
     let left = limits;
-    while (rest.length > 0) {
-      const whiteouts = options.kind === "base" && layers.length === 0 ? "bottom" : "upper";
-      const built = await this.#build(dir, { ...options, limits: left, input: rest, whiteouts });
-      layers.push(built);
-      rest = rest.slice(built.inputs);
-      left = {
-        ...left,
-        maxBytes: left.maxBytes - built.layer.data.bytes,
-        maxEntries: left.maxEntries - built.layer.entries,
-      };
+    for (let rest = layers; rest.length > 0; ) {
+      const whiteouts = job.kind === "base" && made.length === 0 ? "bottom" : "upper";
+      try {
+        const built = await this.#build(dir, job, rest, whiteouts, left);
+        made.push(built);
+        rest = rest.slice(built.inputs);
+        const { data, entries } = built.layer;
+        left = { ...left, maxBytes: left.maxBytes - data.bytes, maxEntries: left.maxEntries - entries };
+      } catch (error) {
+        const maybeLink = made.length > 0 && error instanceof DsecError && error.reason === "ARCHIVE_INVALID";
+        throw maybeLink ? new LaterRun(error.message, { cause: error }) : error;
+      }
     }
-    return result(layers, image.config);
+    return made;
   }
 
   async #build(
     dir: string,
-    options: ImportOptions & Pick<BuildOptions, "input" | "whiteouts" | "limits">,
-  ): Promise<Kept> {
+    job: Job,
+    input: BuildOptions["input"],
+    whiteouts: BuildOptions["whiteouts"],
+    limits: ImportLimits,
+  ): Promise<Made> {
     const out = await mkdtemp(join(dir, "out-"));
-    const { onProgress } = options;
-    const built = await runMklayer({
-      mklayer: this.#options.mklayer,
-      out,
-      input: options.input,
-      whiteouts: options.whiteouts,
-      limits: options.limits,
-      signal: options.signal,
-      onProgress: onProgress && ((bytes, entries) => onProgress({ bytes, entries })),
-    });
-    const existed = !(await this.#place(out, built.layer.digest));
-    this.#options.log?.info({ digest: built.layer.digest, dataBytes: built.layer.data.bytes, existed }, "layer made");
-    return { ...built, existed };
+    const { onProgress, signal } = job;
+    const report = onProgress && ((bytes: number, entries: number) => onProgress({ bytes, entries }));
+    const { mklayer } = this.#options;
+    return { ...(await runMklayer({ mklayer, out, input, whiteouts, limits, signal, onProgress: report })), out };
   }
 
   /** mklayer wrote the files through; false when an equal layer is there already. */
@@ -194,11 +207,20 @@ export class LayerStore {
   }
 }
 
+type Job = ImportOptions & { readonly limits: ImportLimits; readonly signal: AbortSignal };
+
+/** A layer in staging. */
+interface Made extends Built {
+  readonly out: string;
+}
+
 interface Kept {
   readonly layer: LayerJson;
-  readonly inputs: number;
   readonly existed: boolean;
 }
+
+/** A run above the first was refused. */
+class LaterRun extends Error {}
 
 function result(layers: readonly Kept[], config: ImageConfig): ImportResult {
   const sum = (of: (layer: LayerJson) => number) => layers.reduce((total, { layer }) => total + of(layer), 0);

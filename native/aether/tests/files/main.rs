@@ -4,6 +4,7 @@ mod entries;
 mod info;
 mod read;
 mod support;
+mod tree_odd;
 mod tree_read;
 mod tree_write;
 mod watch;

@@ -65,8 +65,8 @@ fn check(server: &Server, start: &HostdStart) -> Outcome<()> {
     }
     let host = start.hostname.as_bytes();
     let word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'-' || *b == b'.';
-    if host.is_empty() || host.len() > 63 || !host.iter().all(word) {
-        return bad(format!("hostname {:?} is not 1 to 63 letters, digits, dashes and dots", start.hostname));
+    if host.is_empty() || host.len() > 64 || !host.iter().all(word) {
+        return bad(format!("hostname {:?} is not 1 to 64 letters, digits, dashes and dots", start.hostname));
     }
     let limit = |what: String| Err(Fault::new("INVALID_LIMIT", what));
     if start.memory_limit_bytes < MIN_MEMORY_BYTES {

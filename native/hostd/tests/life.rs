@@ -107,3 +107,39 @@ fn what_is_wrong_is_said() {
     std::fs::write(&meta, bytes).expect("damaged");
     assert_eq!(reason(&mut rig, good()), "ARCHIVE_INVALID");
 }
+
+#[test]
+fn hostd_killed_while_it_starts_leaves_only_whole_sandboxes() {
+    let mut rig = Rig::new(16);
+    for round in 0..8u64 {
+        let layer = rig.layer.clone();
+        for n in 0..8 {
+            rig.wire.order(wire::hostd_request::Call::Start(common::start_order(&format!("r{round}x{n}"), &layer)));
+        }
+        // A different step of the starts each time; which one does not matter.
+        std::thread::sleep(std::time::Duration::from_millis(round * 7));
+        rig.restart();
+        for sandbox in rig.list() {
+            assert!(sandbox.alive);
+            assert_eq!(rig.sh(&sandbox.sandbox_id, sandbox.slot, "echo here").stdout, "here\n");
+            assert!(rig.stop(&sandbox.sandbox_id, false).existed);
+        }
+        rig.wait_clean();
+        assert_eq!(rig.info().slots_used, 0);
+    }
+}
+
+#[test]
+fn many_files_and_deep_trees_are_removed() {
+    let mut rig = Rig::new(1);
+    let slot = rig.start("one").slot;
+    let text = "mkdir /m; cd /m; for i in $(seq 5000); do : > f$i; done; cd /; \
+                p=/; for i in $(seq 200); do p=$p/d; mkdir $p; done; echo ok";
+    assert_eq!(rig.sh("one", slot, text).stdout, "ok\n");
+    rig.stop("one", false);
+    rig.wait_clean();
+    let order = common::HostOrder { disk_limit_bytes: 16 << 20, ..common::start_order("two", &rig.layer) };
+    let slot = rig.start_with(order).expect("a sandbox on the new subvolume").slot;
+    let ran = rig.sh("two", slot, "ls -d /m /d; dd if=/dev/zero of=/big bs=1M count=64 2>/dev/null || echo limited");
+    assert_eq!(ran.stdout, "limited\n", "the new subvolume has its limit too");
+}

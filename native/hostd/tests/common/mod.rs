@@ -94,6 +94,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
+#[allow(unused_imports)]
 pub use wire::HostdStart as HostOrder;
 
 pub fn start_order(id: &str, layer: &str) -> HostdStart {

@@ -57,7 +57,7 @@ fn quote(text: &str) -> String {
 /// Takes away functions that a call named like the builtins used here. In POSIX mode `unset` is found before functions;
 /// what that mode changes is put back. No alias is looked up for a word with a backslash.
 const CLEAR: &str = concat!(
-    "__dsec_o=$BASHOPTS; POSIXLY_CORRECT=1; \\unset -f builtin unset eval printf shopt; \\unset POSIXLY_CORRECT; ",
+    "__dsec_o=$BASHOPTS; POSIXLY_CORRECT=1; \\unset -f builtin unset eval exec printf shopt; \\unset POSIXLY_CORRECT; ",
     "if [[ :$__dsec_o: == *:expand_aliases:* ]]; then \\builtin shopt -s expand_aliases; fi; ",
     "if [[ :$__dsec_o: != *:inherit_errexit:* ]]; then \\builtin shopt -u inherit_errexit; fi; ",
 );
@@ -66,9 +66,9 @@ const CLEAR: &str = concat!(
 fn script(text: &str, call: u64, with_input: bool) -> String {
     let (open, input, close) = if with_input {
         let open = format!(
-            "\\builtin exec 60</proc/self/fd/62/i{call}\n\\builtin printf '%s opened\\n' {call} >&61\n"
+            "\\exec 60</proc/self/fd/62/i{call}\n\\builtin printf '%s opened\\n' {call} >&61\n"
         );
-        (open, "<&60 60<&-", "\\builtin exec 60<&-; ")
+        (open, "<&60 60<&-", "\\exec 60<&-; ")
     } else {
         (String::new(), "<&59", "")
     };

@@ -145,6 +145,7 @@ fn closing_ends_all_that_it_started() {
 fn input_for_a_call() {
     let shell = Shell::new();
     let spec = CommandSpec { stdin: b"given\n".to_vec(), ..Shell::spec("read -r line; echo got $line; cat") };
-    assert_eq!(shell.sandbox.run(spec).text(), "got given\n");
+    let ran = shell.sandbox.run(spec);
+    assert_eq!(ran.text(), "got given\n", "{ran:?}");
     assert_eq!(shell.gives("echo $line"), gives("given\n", 0));
 }

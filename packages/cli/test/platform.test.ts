@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { onPlatform } from "../../libdsec/test/support/platform.ts";
 import { dsec, mainFile } from "./support/dsec.ts";
+import { dockerSave, ociLayout } from "./support/images.ts";
 
 const on = onPlatform();
 const dir = mkdtempSync(join(tmpdir(), "dsec-cli-"));
@@ -111,14 +112,28 @@ test("a terminal of ours is joined to one inside", async () => {
   expect(shell.stdout).toContain("in-42");
 });
 
-test("layers from a directory, a tar, and an OCI layout; projects, keys, nodes", async () => {
+test("images from an OCI layout and a docker save file run with their environment", async () => {
+  // Without a shell of their own: commands of the platform's bash work all the same.
+  await ociLayout(join(dir, "layout"), { hello: "oci" }, ["FROM_IMAGE=oci"]);
+  writeFileSync(join(dir, "saved.tar"), await dockerSave({ hello: "docker" }, ["FROM_IMAGE=docker"]));
+  expect((await run("image", "import", "small-oci", join(dir, "layout"))).stdout).toMatch(/small-oci@v1\n$/);
+  expect((await run("image", "import", "small-docker", join(dir, "saved.tar"))).stdout).toMatch(/small-docker@v1\n$/);
+  for (const kind of ["oci", "docker"]) {
+    await using sandbox = await on.client.runContainer({ containerImage: `small-${kind}` });
+    expect((await sandbox.runShell('echo "$(</hello) $FROM_IMAGE"')).stdout).toBe(`${kind} ${kind}\n`);
+  }
+});
+
+test("layers from a directory and a packed tar; projects, keys, nodes", async () => {
   mkdirSync(join(dir, "ws"), { recursive: true });
   writeFileSync(join(dir, "ws/hello"), "from the workspace");
   expect((await run("layer", "import", "--kind", "workspace", "ws", join(dir, "ws"))).stdout).toMatch(/ws@v1\n$/);
   execFileSync("tar", ["-czf", join(dir, "ws.tgz"), "-C", join(dir, "ws"), "."]);
   expect((await run("layer", "import", "--kind", "toolkit", "tk", join(dir, "ws.tgz"))).code).toBe(0);
   const layers = JSON.parse((await run("layer", "ls", "--json")).stdout);
-  expect(layers.map((one: { kind: string }) => one.kind).sort()).toEqual(["base", "toolkit", "workspace"]);
+  expect(layers.map((one: { kind: string }) => one.kind)).toEqual(
+    expect.arrayContaining(["base", "toolkit", "workspace"]),
+  );
   expect((await run("run", "base", "--workspace", "ws", "--toolkit", "tk", "--", "cat", "/hello")).stdout).toBe(
     "from the workspace",
   );

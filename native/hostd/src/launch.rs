@@ -105,7 +105,7 @@ fn start(node: &Node, order: &Order) -> Outcome<Started> {
     let disk = node.disk.slot(slot, root_id).step("make the writable space")?;
     node.disk.limit(&disk, order.disk_bytes).step("limit the writable space")?;
     write_names(&disk, &order.hostname, root_id).step("write /etc/hosts")?;
-    let records = node.make_records(&order.sandbox_id, aether_id).step("make the records directory")?;
+    let records = node.make_records(&order.sandbox_id, slot, aether_id).step("make the records directory")?;
     let (link, init_link) = sys::socket_pair(libc::SOCK_SEQPACKET).step("make the link")?;
     let (channel, init_channel) = sys::socket_pair(libc::SOCK_SEQPACKET).step("make the channel")?;
     let shell = node.shell.try_clone().step("duplicate the shell")?;

@@ -61,22 +61,27 @@ impl Node {
         Ok(Self { config, cgroups, disk, layers, run, kept, records, shell, boot_id, booted, missing })
     }
 
-    /// The sandbox's records directory, new and empty, its aether's alone.
-    pub fn make_records(&self, id: &str, aether: u32) -> std::io::Result<OwnedFd> {
+    /// The sandbox's records directory, empty, its aether's alone: the slot's last one under a new name, which is
+    /// cheaper than a new one, else a new one.
+    pub fn make_records(&self, id: &str, slot: u32, aether: u32) -> std::io::Result<OwnedFd> {
         let dir = self.records.as_raw_fd();
+        if sys::rename_at(dir, &spare(slot), id).is_ok() {
+            return sys::open_dir(dir, id);
+        }
         sys::mkdir_at(dir, id, 0o700)?;
         let made = sys::open_dir(dir, id)?;
         sys::chown_at(made.as_raw_fd(), "", aether, aether)?;
         Ok(made)
     }
 
-    pub fn remove_records(&self, id: &str) -> std::io::Result<()> {
+    fn remove_records(&self, id: &str, slot: u32) -> std::io::Result<()> {
         if id.is_empty() {
             return Ok(());
         }
         let Ok(dir) = sys::open_dir(self.records.as_raw_fd(), id) else { return Ok(()) };
         tree::empty(&dir, &mut usize::MAX.clone())?;
-        sys::unlink_at(self.records.as_raw_fd(), id, libc::AT_REMOVEDIR)
+        sys::chmod_at(dir.as_raw_fd(), ".", 0o700)?;
+        sys::rename_at(self.records.as_raw_fd(), id, &spare(slot))
     }
 
     /// RUN/<slot>, root's alone to write.
@@ -102,12 +107,17 @@ impl Node {
         }
         self.cgroups.clean(slot)?;
         self.disk.clean(slot, self.config.root_id(slot))?;
-        self.remove_records(id)?;
+        self.remove_records(id, slot)?;
         let dir = self.run_slot(slot)?;
         let _ = sys::unlink_at(dir.as_raw_fd(), "aether.sock", 0);
         let _ = sys::unlink_at(self.kept.as_raw_fd(), &slot.to_string(), 0);
         State::clear(&dir, "state")
     }
+}
+
+/// Name of a slot's emptied records directory while nobody uses it; no ID has a dot.
+fn spare(slot: u32) -> String {
+    format!(".{slot}")
 }
 
 fn text(path: &std::path::Path) -> Outcome<&str> {

@@ -1,4 +1,6 @@
-import { readFileSync } from "node:fs";
+import { createWriteStream, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
 import { type DSecClient, DsecError, type LayerImport } from "@dsec/libdsec";
 import { buildDebianBase } from "../debian/base.ts";
 import { project, Scratch, toolkitTree, workspaceTree } from "./material.ts";
@@ -12,7 +14,7 @@ export const names = {
 
 /** Changes when the content of a layer does, so that an older one is not taken for it. */
 const edition = 1;
-const basePackages = ["python3", "git", "ca-certificates"];
+const basePackages = ["python3", "ca-certificates"];
 
 /** Makes the three layers of the environment where the catalogue does not have them yet. */
 export async function ensureLayers(client: DSecClient, progress: (line: string) => void): Promise<void> {
@@ -22,7 +24,12 @@ export async function ensureLayers(client: DSecClient, progress: (line: string) 
     fullName: names.base,
     builtFrom: `Debian ${release}: ${basePackages.join(", ")} (quickstart ${edition})`,
     what: "a base from Debian packages (mmdebstrap; a minute or two the first time)",
-    make: async () => ({ kind: "base", body: await buildDebianBase({ packages: basePackages }) }),
+    // Kept whole here first: a build that breaks off is then no half upload, and an upload waits for no build.
+    make: async () => {
+      const path = join(scratch.dir, "base.tar");
+      await pipeline(await buildDebianBase({ packages: basePackages }), createWriteStream(path));
+      return { kind: "base", path };
+    },
   });
   await ensure(client, progress, {
     fullName: names.workspace,
@@ -42,7 +49,7 @@ interface Wanted {
   readonly fullName: string;
   readonly builtFrom: string;
   readonly what: string;
-  readonly make: () => Promise<Pick<LayerImport, "kind" | "body" | "directory">>;
+  readonly make: () => Promise<Pick<LayerImport, "kind" | "path" | "directory">>;
 }
 
 async function ensure(

@@ -223,6 +223,19 @@ test("after a restart what lives goes on, the rest is lost, and what nobody know
   expect(fake.edge.core.ledger.total.sandboxes).toBe(1);
 });
 
+test("a file that is damaged or of a newer version ends its sandbox, and says so by its absence", async () => {
+  const { readFileSync, writeFileSync, existsSync } = await import("node:fs");
+  const [a, b] = [(await fake.create()).sandboxId, (await fake.create()).sandboxId];
+  await fake.edge.stop();
+  const path = (id: string) => `${fake.dir}/edges/e1/sandboxes/${id}.json`;
+  writeFileSync(path(a), readFileSync(path(a), "utf8").slice(0, 50));
+  writeFileSync(path(b), readFileSync(path(b), "utf8").replace('"version":1', '"version":2'));
+  await fake.boot();
+  await until(() => fake.node.stopped.includes(a) && fake.node.stopped.includes(b), "the ends");
+  expect([existsSync(path(a)), existsSync(path(b))]).toEqual([false, true]);
+  expect(await reasonOf(fake.client.sandboxes.getSandbox({ sandboxId: a }))).toBe("SANDBOX_NOT_FOUND");
+});
+
 test("another boot of the node means that everything is gone", async () => {
   const { sandboxId } = await fake.create();
   await fake.edge.stop();

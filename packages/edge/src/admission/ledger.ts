@@ -25,18 +25,25 @@ const full = { retryAfterMs: 1000 } as const;
 export class Ledger {
   readonly total: Use = { sandboxes: 0, cpuCores: 0, memoryMb: 0 };
   readonly projects = new Map<string, Use>();
-  readonly maxSandboxes: number;
+  maxSandboxes: number;
   readonly cpuCoresCapacity: number;
   readonly memoryMbCapacity: number;
+  private readonly configured: number;
   private readonly memoryFloorMb: number;
   private readonly meter: NodeMeter;
 
   constructor(limits: LedgerLimits, meter: NodeMeter) {
     this.meter = meter;
+    this.configured = limits.maxSandboxes;
     this.maxSandboxes = limits.maxSandboxes;
     this.cpuCoresCapacity = meter.size.cpus * limits.overcommitCpu;
     this.memoryMbCapacity = meter.size.memoryMb * limits.overcommitMemory;
     this.memoryFloorMb = Math.max(node.memoryFloorMb, meter.size.memoryMb * node.memoryFloorShare);
+  }
+
+  /** hostd has only so many slots. */
+  limitTo(slots: number): void {
+    this.maxSandboxes = Math.min(this.configured, slots);
   }
 
   /** Why the node takes no new sandbox of the default size now; "" where it does. */

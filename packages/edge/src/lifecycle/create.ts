@@ -213,14 +213,14 @@ export class Creator {
     const { core } = this;
     sandbox.record.readyAtMs = core.clock.wallMs();
     sandbox.addEvent("READY");
-    core.records.save(sandbox.record);
+    core.records.saveNew(sandbox.record);
     sandbox.lastUseMono = core.clock.monoMs();
     sandbox.state = SandboxState.RUNNING;
     core.registry.generation++;
   }
 
   private stillWanted(sandbox: Sandbox): void {
-    if (!sandbox.ending) return;
+    if (!sandbox.ending && sandbox.state === SandboxState.CREATING) return;
     const stone = this.core.tombstones.get(sandbox.id);
     throw stone
       ? endedError(stone)
@@ -251,7 +251,7 @@ export class Creator {
     }
     // What was started is gone again: nothing about the outcome is unknown.
     return new DsecError(known.reason, known.message, {
-      retryAfterMs: known.retryAfterMs,
+      retryAfterMs: known.retryAfterMs || (known.reason === "CAPACITY_FULL" ? 1000 : 0),
       metadata: { ...known.metadata },
       cause: known,
     });

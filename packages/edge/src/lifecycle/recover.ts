@@ -43,6 +43,7 @@ export class Recovery {
     const { core } = this;
     core.hostdInfo = await core.hostd.call({ case: "info", value: {} }, "info");
     const { missing, cgroups, diskLimit, slots } = core.hostdInfo;
+    core.ledger.limitTo(slots);
     core.log.info({ missing, cgroups, diskLimit, slots }, "hostd is connected");
     const ours = [...core.registry.byId.values()].filter(
       (sandbox) => sandbox.state === SandboxState.RUNNING || sandbox.state === SandboxState.STOPPED,

@@ -92,11 +92,21 @@ export class RecordStore {
     renameSync(temporary, path);
   }
 
+  /** The first time, without the detour: a file cut short is of a create that was not answered yet. */
+  saveNew(record: SandboxRecord): void {
+    const fd = openSync(this.path(record.id), "wx", 0o600);
+    try {
+      writeSync(fd, JSON.stringify(record));
+    } finally {
+      closeSync(fd);
+    }
+  }
+
   remove(id: string): void {
     rmSync(this.path(id), { force: true });
   }
 
-  /** All records; `bad` are files that are damaged or of a newer version, by name. */
+  /** All records; `bad` are files that are damaged (they are removed) or of another version, by name. */
   load(): { records: SandboxRecord[]; bad: string[] } {
     const records: SandboxRecord[] = [];
     const bad: string[] = [];
@@ -117,6 +127,7 @@ export class RecordStore {
       const record = JSON.parse(readFileSync(join(this.dir, name), "utf8")) as SandboxRecord;
       return record.version === recordVersion && `${record.id}.json` === name ? record : undefined;
     } catch {
+      rmSync(join(this.dir, name), { force: true });
       return undefined;
     }
   }

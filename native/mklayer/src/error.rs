@@ -55,7 +55,7 @@ impl Failure {
     pub fn to_json(&self) -> String {
         format!(
             "{{\"reason\":{},\"message\":{}}}",
-            json_string(&self.reason),
+            json_string(self.reason),
             json_string(&self.message)
         )
     }

@@ -189,6 +189,15 @@ fn names_and_fields_that_cannot_be() {
     assert_eq!(reason_of(&[header(".", b'0', 0, "")]), "ARCHIVE_INVALID");
     assert_eq!(reason_of(&[header("x", b'0', 5000, "")]), "ARCHIVE_INVALID");
     assert_eq!(reason_of(&[]), "built");
+    // A directory as it was written before ustar, with things in it.
+    assert_eq!(
+        reason_of(&[
+            header("d/", 0, 0, ""),
+            header("d/x", b'0', 0, ""),
+            header("h", b'1', 0, "d")
+        ]),
+        "ARCHIVE_INVALID"
+    );
     let map = [
         ("GNU.sparse.size", b"10".as_slice()),
         ("GNU.sparse.map", b"0,5,3,5"),

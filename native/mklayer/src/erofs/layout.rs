@@ -137,7 +137,7 @@ fn walk(tree: &Tree) -> Vec<NodeId> {
 }
 
 /// Names of a directory in the image's order, with `.` and `..`.
-pub fn sorted_names<'a>(dir: &'a Dir, id: NodeId) -> Vec<(&'a [u8], NodeId)> {
+pub fn sorted_names(dir: &Dir, id: NodeId) -> Vec<(&[u8], NodeId)> {
     let mut names: Vec<(&[u8], NodeId)> =
         dir.children.iter().map(|(n, c)| (&**n, c.node)).collect();
     names.push((b".", id));

@@ -140,7 +140,11 @@ impl TarReader {
             None => (header.mtime()?, 0),
         };
         let kind = match header.typeflag() {
-            b'0' | 0 | b'7' if header.typeflag() == 0 && path.ends_with(b"/") => Kind::Dir,
+            // As before ustar: a name that ends with a slash is a directory's.
+            b'0' | 0 if path.ends_with(b"/") => {
+                self.set_body(size)?;
+                Kind::Dir
+            }
             b'0' | 0 | b'7' => self.file(size, &pax, None)?,
             b'S' => self.file(size, &pax, Some(header))?,
             b'1' => Kind::Hardlink(link),

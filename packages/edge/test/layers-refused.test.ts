@@ -2,14 +2,14 @@
 import { createReadStream, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import { Readable } from "node:stream";
+import { DsecError } from "@dsec/api";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { openLayers } from "../src/layers/index.ts";
-import { errorOf } from "./layers-http.ts";
+import { NodeLayers } from "../src/http/layers.ts";
+import { LayerStore } from "../src/layers/index.ts";
 import {
   importFile,
   type LayoutOptions,
   layerTar,
-  mklayerProgram,
   ociArchive,
   reasonOf,
   Scratch,
@@ -135,14 +135,16 @@ test("a later run that is damaged leaves no earlier one", async () => {
 });
 
 test("a builder that cannot be run", async () => {
-  const layers = await openLayers({ dataDir: scratch.join("data"), edge: "test", mklayer: "/does/not/exist" });
+  const store = await LayerStore.open({ dataDir: scratch.join("data"), edge: "test", mklayer: "/does/not/exist" });
   const file = layerTar(scratch, "a", "echo a > a");
-  expect(await reasonOf(layers.store.import({ format: "tar", body: createReadStream(file) }))).toBe("INTERNAL");
+  expect(await reasonOf(store.import({ format: "tar", body: createReadStream(file) }))).toBe("INTERNAL");
 });
 
 test("a refused upload is answered while it is being sent", async () => {
-  const layers = await openLayers({ dataDir: scratch.join("data"), edge: "test", mklayer: mklayerProgram() });
-  const server = http.createServer((req, res) => layers.handleImport(req, res).catch((error) => errorOf(res, error)));
+  const layers = new NodeLayers(await scratch.store());
+  const server = http.createServer((req, res) =>
+    layers.handleImport(req, res).catch((error) => res.end(DsecError.from(error).reason)),
+  );
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as { port: number };
   try {

@@ -7,7 +7,6 @@
 //   await store.info(digest)     LayerInfo, or LAYER_NOT_FOUND
 //   await store.list()           LayerInfo[], by digest
 //   await store.remove(digest)   true when it was there; the caller makes sure that nobody uses it (hostd's DropLayer first)
-//   openLayers({ dataDir, edge, mklayer, log }) gives { store, handleImport(request, response), has, remove } for the server
 //   isImportFormat(text)         "tar" | "oci-archive" | "docker-archive"
 //
 // A digest is "sha256:" and 64 hex digits; its files are in store.path(digest): meta.erofs, data, layer.json.
@@ -17,14 +16,5 @@
 // Errors: ARCHIVE_INVALID, ARCHIVE_LIMIT, PATH_LEAVES_ROOT, CAPACITY_FULL (no space on the node), CANCELLED (signal),
 // LAYER_NOT_FOUND, INVALID_ARGUMENT (a digest of the wrong form), INTERNAL.
 
-export { defaultLimits, type ImportLimits } from "./limits.ts";
-export { type Layers, openLayers } from "./open.ts";
-export {
-  type ImportFormat,
-  type ImportOptions,
-  type ImportResult,
-  isImportFormat,
-  type LayerInfo,
-  LayerStore,
-  type LayerStoreOptions,
-} from "./store.ts";
+export { defaultLimits } from "./limits.ts";
+export { type ImportOptions, isImportFormat, LayerStore } from "./store.ts";

@@ -60,6 +60,13 @@ impl Disk {
         }
     }
 
+    /// A directory beside the slots', where no limit counts. Here and not in DATA, since ext4 takes several times as
+    /// long to make a file where many were just removed.
+    pub fn records(&self) -> Result<OwnedFd> {
+        sys::ensure_dir_at(self.root.as_raw_fd(), "records", 0o711)?;
+        sys::open_dir(self.root.as_raw_fd(), "records")
+    }
+
     /// Slots that have a directory.
     pub fn slots(&self) -> Vec<u32> {
         tree::names(&self.root).unwrap_or_default().iter().filter_map(|name| name.strip_prefix('s')?.parse().ok()).collect()

@@ -18,6 +18,7 @@ pub struct Node {
     pub run: OwnedFd,
     /// DATA/edges/<edge>/kept.
     pub kept: OwnedFd,
+    /// In the writable space, a directory a sandbox; only its aether reads and writes it.
     records: OwnedFd,
     pub shell: OwnedFd,
     pub boot_id: String,
@@ -42,7 +43,6 @@ impl Node {
         let theirs = config.edge_uid;
         let edges = below(&data, "edges", 0o755, theirs)?;
         let edge = below(&edges, &config.edge, 0o755, theirs)?;
-        let records = below(&edge, "records", 0o711, 0)?;
         let kept = below(&edge, "kept", 0o700, 0)?;
         let layers = Layers::new(below(&data, "layers", 0o755, theirs)?);
         if !config.run_dir.exists() {
@@ -55,6 +55,7 @@ impl Node {
         let booted = sys::read_at(edge.as_raw_fd(), "boot").unwrap_or_default() != boot_id;
         let path = config.data_dir.join("edges").join(&config.edge);
         let disk = Disk::open(&edge, &path, &mut missing)?;
+        let records = disk.records().step("open the records directory")?;
         sys::create_at(edge.as_raw_fd(), "boot", 0o600, boot_id.as_bytes()).step("write the boot ID")?;
         let shell = sys::open_at(libc::AT_FDCWD, text(&config.bash)?, libc::O_RDONLY, 0).step("open bash")?;
         let cgroups = Cgroups::open(&config.edge)?;
@@ -82,6 +83,20 @@ impl Node {
         tree::empty(&dir, &mut usize::MAX.clone())?;
         sys::chmod_at(dir.as_raw_fd(), ".", 0o700)?;
         sys::rename_at(self.records.as_raw_fd(), id, &spare(slot))
+    }
+
+    /// After a boot: records of sandboxes that nothing else names any more.
+    pub fn remove_records_but(&self, kept: impl Fn(&str) -> bool) {
+        for name in tree::names(&self.records).unwrap_or_default() {
+            let spare = name.strip_prefix('.').is_some_and(|slot| slot.parse::<u32>().is_ok());
+            if spare || kept(&name) {
+                continue;
+            }
+            if let Ok(dir) = sys::open_dir(self.records.as_raw_fd(), &name) {
+                let _ = tree::empty(&dir, &mut usize::MAX.clone());
+            }
+            let _ = sys::unlink_at(self.records.as_raw_fd(), &name, libc::AT_REMOVEDIR);
+        }
     }
 
     /// RUN/<slot>, root's alone to write.

@@ -25,6 +25,9 @@ pub fn recover(server: &mut Server) -> Outcome<()> {
         server.slots.claim(slot);
         recover_slot(server, slot)?;
     }
+    if server.node.booted {
+        server.node.remove_records_but(|id| server.slots.by_id.contains_key(id));
+    }
     Ok(())
 }
 

@@ -39,7 +39,6 @@ fn a_slot_used_again_shows_nothing_of_its_last_user() {
     let usage = rig.stop("two", false).usage.expect("usage");
     assert!(usage.peak_memory_bytes < 12 << 20, "peak is its own: {usage:?}");
     assert!(usage.cpu_seconds < 5.0, "{usage:?}");
-    assert!(!rig.data.join("edges").join(&rig.edge).join("records/one").exists());
 }
 
 #[test]
@@ -142,4 +141,26 @@ fn many_files_and_deep_trees_are_removed() {
     let slot = rig.start_with(order).expect("a sandbox on the new subvolume").slot;
     let ran = rig.sh("two", slot, "ls -d /m /d; dd if=/dev/zero of=/big bs=1M count=64 2>/dev/null || echo limited");
     assert_eq!(ran.stdout, "limited\n", "the new subvolume has its limit too");
+}
+
+#[test]
+fn after_a_boot_only_what_was_kept_is_left() {
+    let mut rig = Rig::new(4);
+    let lost = rig.start("lost");
+    let kept = rig.start("kept").slot;
+    rig.sh("lost", lost.slot, "echo lost > /f");
+    rig.stop("kept", true);
+    // As a boot does: the processes are gone, RUN is empty, and the boot ID is another.
+    rig.stop_hostd();
+    // SAFETY: the aether of this test's own sandbox; its init ends with the group.
+    unsafe { libc::kill(lost.aether_pid, libc::SIGKILL) };
+    std::fs::write(format!("/sys/fs/cgroup/unified/dsec/{}/{}/cgroup.kill", rig.edge, lost.slot), "1").expect("killed");
+    std::fs::remove_dir_all(&rig.run).expect("an empty run directory");
+    std::fs::write(rig.data.join("edges").join(&rig.edge).join("boot"), "another").expect("another boot");
+    rig.restart();
+    let list: Vec<_> = rig.list().into_iter().map(|s| (s.sandbox_id, s.slot, s.kept)).collect();
+    assert_eq!(list, [("kept".to_string(), kept, true)]);
+    rig.wait_clean();
+    let next = rig.start("next").slot;
+    assert_ne!(rig.sh("next", next, "cat /f").code, Some(0));
 }

@@ -131,10 +131,14 @@ impl Rig {
         self.child.id()
     }
 
+    pub fn stop_hostd(&mut self) {
+        let _ = self.child.kill();
+        self.child.wait().expect("hostd is reaped");
+    }
+
     /// kill -9, and a new one on the same directories.
     pub fn restart(&mut self) {
-        self.child.kill().expect("hostd is killed");
-        self.child.wait().expect("hostd is reaped");
+        self.stop_hostd();
         let (child, wire) = spawn(&self.program, &self.edge, &self.run, &self.data, self.slots);
         self.child = child;
         self.wire = wire;

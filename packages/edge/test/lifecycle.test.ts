@@ -207,6 +207,29 @@ test("what dies by itself is lost at once, with its cause", async () => {
   await until(() => fake.node.stopped.includes(other), "hostd's clean-up");
 });
 
+test("a control connection that breaks is made again; the sandbox goes on", async () => {
+  const { sandboxId } = await fake.create();
+  const aether = fake.node.aethers.get(sandboxId);
+  const hellos = () => aether?.requests.filter((r) => r.call.case === "hello").length ?? 0;
+  const before = hellos();
+  for (const peer of aether?.peers ?? []) peer.socket.destroy();
+  await until(() => hellos() === before + 1, "the next hello");
+  await until(async () => {
+    const call = fake.client.commands.signal({ sandboxId, commandId: "c", signal: "TERM" });
+    return (await errorOf(call).catch(() => undefined))?.reason !== "UNAVAILABLE";
+  }, "calls again");
+  expect((await fake.client.sandboxes.getSandbox({ sandboxId })).sandbox?.state).toBe(SandboxState.RUNNING);
+  fake.node.handler = (peer, request) => {
+    if (request.call.case !== "hello") return false;
+    peer.socket.destroy();
+    return true;
+  };
+  const tried = hellos();
+  for (const peer of aether?.peers ?? []) peer.socket.destroy();
+  await until(() => fake.node.stopped.includes(sandboxId), "the loss");
+  expect(hellos()).toBe(tried + 1);
+});
+
 test("after a restart what lives goes on, the rest is lost, and what nobody knows is ended", async () => {
   const a = (await fake.create({ labels: { n: "a" }, createKey: "restart-01" })).sandboxId;
   const b = (await fake.create()).sandboxId;

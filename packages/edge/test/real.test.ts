@@ -274,6 +274,40 @@ describe.skipIf(why !== "")(`real sandboxes${why && ` (${why})`}`, () => {
     expect(await reasonOf(node.client.sandboxes.getSandbox({ sandboxId }))).toBe("SANDBOX_NOT_FOUND");
   });
 
+  test("a reader that takes nothing for 30 s is cut alone, and comes back at its offset", async () => {
+    const { sandboxId } = await node.create();
+    const command = "sleep 1; dd if=/dev/zero bs=131072 count=256 2>/dev/null; exit 9";
+    const events: { at: number; length: number }[] = [];
+    const slow = async () => {
+      for await (const { event } of node.client.commands.stream({
+        sandboxId,
+        commandId: "slow",
+        spec: shell(command),
+      })) {
+        if (event.case !== "output") continue;
+        events.push({ at: Number(event.value.offset), length: event.value.data.length });
+        // Longer than the edge waits, once.
+        if (events.length === 1) await new Promise((resolve) => setTimeout(resolve, 35_000));
+      }
+    };
+    await node.client.commands.start({ sandboxId, commandId: "slow", spec: shell(command) });
+    const cut = reasonOf(slow());
+    const { result } = await node.client.commands.wait({ sandboxId, commandId: "slow", waitMs: 50_000n });
+    expect([result?.outcome?.exitCode, Number(result?.outcome?.stdoutBytes)]).toEqual([9, 32 * 1024 * 1024]);
+    expect(await cut).toBe("SLOW_READER");
+    const reached = events.reduce((sum, event) => sum + event.length, 0);
+    expect(events.at(-1)).toMatchObject({ at: reached - (events.at(-1)?.length ?? 0) });
+    let dropped = 0;
+    let read = 0;
+    const again = { sandboxId, commandId: "slow", stdoutOffset: BigInt(reached) };
+    for await (const { event } of node.client.commands.stream(again)) {
+      if (event.case !== "output") continue;
+      dropped += Number(event.value.droppedBytes);
+      read += event.value.data.length;
+    }
+    expect(reached + dropped + read).toBe(32 * 1024 * 1024);
+  }, 120_000);
+
   test("usage is measured", async () => {
     const { sandboxId } = await node.create();
     await run(sandboxId, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");

@@ -110,7 +110,9 @@ export class AttachedCommand {
 
   private finish(outcome: CommandOutcome | undefined, error?: DsecError): void {
     this.ended = true;
-    this.sandbox.spares.give(this.connection);
+    // After an error aether may be about to cut it.
+    if (error) this.connection.close();
+    else this.sandbox.spares.give(this.connection);
     this.handlers.onEnd(outcome, error);
   }
 }

@@ -33,7 +33,6 @@ export class Terminal {
     this.sandbox = sandbox;
     this.commandId = commandId;
     this.socket = socket;
-    this.done = sandbox.use();
     this.attached = new AttachedCommand(
       sandbox,
       commandId,
@@ -46,6 +45,7 @@ export class Terminal {
         },
       },
     );
+    this.done = sandbox.use();
     socket.on("message", (data, binary) => this.onMessage(data, binary));
     socket.on("error", () => socket.terminate());
     socket.on("close", () => this.onClose());

@@ -14,6 +14,7 @@ const causeWithinMs = 150;
 export class Attacher {
   private readonly core: Core;
   private readonly ender: Ender;
+  private readonly again = new Set<string>();
 
   constructor(core: Core, ender: Ender) {
     this.core = core;
@@ -48,11 +49,13 @@ export class Attacher {
 
   private async broken(sandbox: Sandbox, error: Error | undefined): Promise<void> {
     sandbox.control = undefined;
-    if (sandbox.state !== SandboxState.RUNNING) return;
+    // The second break in a row is seen by who tries again.
+    if (sandbox.state !== SandboxState.RUNNING || this.again.has(sandbox.id)) return;
     if (error instanceof ProtocolError || (error instanceof DsecError && error.reason === "WRONG_SANDBOX")) {
       this.hostile(sandbox, error);
       return;
     }
+    this.again.add(sandbox.id);
     try {
       await this.greeted(this.open(sandbox));
     } catch {
@@ -60,6 +63,8 @@ export class Attacher {
       // hostd knows the cause and says so by itself, most often before this.
       await Promise.race([sandbox.endBegan, sleep(causeWithinMs)]);
       this.ender.lost(sandbox, "AETHER_GONE");
+    } finally {
+      this.again.delete(sandbox.id);
     }
   }
 }

@@ -21,18 +21,39 @@ fn private_kib(pid: i32) -> u64 {
     field("Private_Dirty:") + field("Private_Clean:")
 }
 
+/// CPU milliseconds used so far.
+fn cpu_ms(pid: i32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = text
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) * 10.0
+}
+
 fn main() {
     let sandbox = TestSandbox::new(&[]);
     let hello = sandbox.hello();
-    println!("idle: aether {} KiB private, init {} KiB", private_kib(hello.aether_pid), private_kib(hello.init_pid));
+    println!(
+        "idle: aether {} KiB private, init {} KiB",
+        private_kib(hello.aether_pid),
+        private_kib(hello.init_pid)
+    );
 
     let mut client = sandbox.client();
     let start = Instant::now();
     for _ in 0..2000 {
         client.call(Call::Ping(AetherPing {})).unwrap();
     }
-    println!("ping with a fork inside: {:.0} us", start.elapsed().as_secs_f64() * 1e6 / 2000.0);
+    println!(
+        "ping with a fork inside: {:.0} us",
+        start.elapsed().as_secs_f64() * 1e6 / 2000.0
+    );
 
+    let cpu = |pid| cpu_ms(pid);
+    let before = (cpu(hello.aether_pid), cpu(hello.init_pid));
     let mut times: Vec<f64> = (0..1000)
         .map(|_| {
             let start = Instant::now();
@@ -41,7 +62,15 @@ fn main() {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    println!("exec /bin/true, one connection each: p50 {:.2} ms, p99 {:.2} ms", times[500], times[990]);
+    println!(
+        "exec /bin/true, one connection each: p50 {:.2} ms, p99 {:.2} ms",
+        times[500], times[990]
+    );
+    let (aether, init) = (
+        cpu(hello.aether_pid) - before.0,
+        cpu(hello.init_pid) - before.1,
+    );
+    println!("  CPU per exec: aether {aether:.0} us, init {init:.0} us (1000 execs)");
 
     let start = Instant::now();
     let threads: Vec<_> = (0..16)
@@ -49,23 +78,43 @@ fn main() {
             let clients: Vec<Client> = (0..125).map(|_| sandbox.client()).collect();
             std::thread::spawn(move || {
                 for client in clients {
-                    assert_eq!(client.start(&fresh_id(), argv(&["/bin/true"])).unwrap().finish().unwrap().code(), 0);
+                    assert_eq!(
+                        client
+                            .start(&fresh_id(), argv(&["/bin/true"]))
+                            .unwrap()
+                            .finish()
+                            .unwrap()
+                            .code(),
+                        0
+                    );
                 }
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    println!("exec, 16 in flight: {:.0}/s", 2000.0 / start.elapsed().as_secs_f64());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    println!(
+        "exec, 16 in flight: {:.0}/s",
+        2000.0 / start.elapsed().as_secs_f64()
+    );
 
     client.open_session("s").unwrap();
     let start = Instant::now();
     for _ in 0..500 {
-        sandbox.run(CommandSpec { session_id: "s".into(), ..sh("x=1") });
+        sandbox.run(CommandSpec {
+            session_id: "s".into(),
+            ..sh("x=1")
+        });
     }
-    println!("call of a session: {:.2} ms", start.elapsed().as_secs_f64() * 1e3 / 500.0);
+    println!(
+        "call of a session: {:.2} ms",
+        start.elapsed().as_secs_f64() * 1e3 / 500.0
+    );
 
     for bytes in ["128k", "1M"] {
         let start = Instant::now();
+        let before = cpu(hello.aether_pid);
         let count = if bytes == "1M" { 2048 } else { 16384 };
         let text = format!("dd if=/dev/zero bs={bytes} count={count} status=none");
         let mut run = sandbox.client().start(&fresh_id(), sh(&text)).unwrap();
@@ -76,8 +125,18 @@ fn main() {
         while got < 2 << 30 {
             got += run.client.stream.read(&mut buffer).unwrap() as u64;
         }
-        println!("output, dd bs={bytes}: {:.0} MB/s", got as f64 / 1e6 / start.elapsed().as_secs_f64());
+        let used = cpu(hello.aether_pid) - before;
+        println!(
+            "output, dd bs={bytes}: {:.0} MB/s, aether's CPU {:.2} s/GB",
+            got as f64 / 1e6 / start.elapsed().as_secs_f64(),
+            used / 1e3 / (got as f64 / 1e9)
+        );
         drop(run);
     }
-    println!("after: aether {} KiB private, init {} KiB", private_kib(hello.aether_pid), private_kib(hello.init_pid));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    println!(
+        "after: aether {} KiB private, init {} KiB",
+        private_kib(hello.aether_pid),
+        private_kib(hello.init_pid)
+    );
 }

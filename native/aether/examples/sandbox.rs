@@ -30,9 +30,18 @@ fn mount(source: &str, target: &Path, kind: &str, flags: libc::c_ulong, data: &s
     let c = |text: &str| CString::new(text).unwrap();
     let target_c = CString::new(target.to_str().unwrap()).unwrap();
     let result = unsafe {
-        libc::mount(c(source).as_ptr(), target_c.as_ptr(), c(kind).as_ptr(), flags, c(data).as_ptr().cast())
+        libc::mount(
+            c(source).as_ptr(),
+            target_c.as_ptr(),
+            c(kind).as_ptr(),
+            flags,
+            c(data).as_ptr().cast(),
+        )
     };
-    check(i64::from(result), &format!("mount {kind} {}", target.display()));
+    check(
+        i64::from(result),
+        &format!("mount {kind} {}", target.display()),
+    );
 }
 
 fn chown(path: &Path, uid: u32) {
@@ -41,10 +50,22 @@ fn chown(path: &Path, uid: u32) {
 
 /// By host root, in a mount namespace of this process: a tmpfs whose owner is the sandbox's root.
 fn build_root(root: &Path) {
-    check(i64::from(unsafe { libc::unshare(libc::CLONE_NEWNS) }), "unshare");
-    mount("none", Path::new("/"), "none", libc::MS_REC | libc::MS_PRIVATE, "");
+    check(
+        i64::from(unsafe { libc::unshare(libc::CLONE_NEWNS) }),
+        "unshare",
+    );
+    mount(
+        "none",
+        Path::new("/"),
+        "none",
+        libc::MS_REC | libc::MS_PRIVATE,
+        "",
+    );
     mount("tmpfs", root, "tmpfs", 0, "mode=755,size=256m");
-    for dir in ["usr", "bin", "etc", "proc", "dev", "tmp", "root", "home", "home/ann", "old", "var", "var/tmp"] {
+    for dir in [
+        "usr", "bin", "etc", "proc", "dev", "tmp", "root", "home", "home/ann", "old", "var",
+        "var/tmp",
+    ] {
         fs::create_dir(root.join(dir)).unwrap();
         chown(&root.join(dir), FIRST_UID);
     }
@@ -54,7 +75,13 @@ fn build_root(root: &Path) {
         fs::set_permissions(root.join(dir), fs::Permissions::from_mode(0o1777)).unwrap();
     }
     mount("/usr", &root.join("usr"), "none", libc::MS_BIND, "");
-    mount("none", &root.join("usr"), "none", libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY, "");
+    mount(
+        "none",
+        &root.join("usr"),
+        "none",
+        libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY,
+        "",
+    );
     for entry in fs::read_dir("/usr/bin").unwrap().flatten() {
         symlink(entry.path(), root.join("bin").join(entry.file_name())).unwrap();
         chown(&root.join("bin").join(entry.file_name()), FIRST_UID);
@@ -63,7 +90,10 @@ fn build_root(root: &Path) {
         symlink(format!("usr/{dir}"), root.join(dir)).unwrap();
     }
     let files = [
-        ("etc/passwd", "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000::/home/ann:/bin/bash\n"),
+        (
+            "etc/passwd",
+            "root:x:0:0:root:/root:/bin/bash\nann:x:1000:1000::/home/ann:/bin/bash\n",
+        ),
         ("etc/group", "root:x:0:\nann:x:1000:\ng1:x:1001:ann\n"),
         ("etc/hosts", "127.0.0.1 localhost\n"),
     ];
@@ -80,16 +110,40 @@ fn build_root(root: &Path) {
 /// By the sandbox's root, inside.
 fn enter_root(root: &Path) {
     // What came from outside is locked in place; a bind of it is not.
-    mount(root.to_str().unwrap(), root, "none", libc::MS_BIND | libc::MS_REC, "");
-    mount("proc", &root.join("proc"), "proc", libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC, "");
+    mount(
+        root.to_str().unwrap(),
+        root,
+        "none",
+        libc::MS_BIND | libc::MS_REC,
+        "",
+    );
+    mount(
+        "proc",
+        &root.join("proc"),
+        "proc",
+        libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+        "",
+    );
     let dev = root.join("dev");
     mount("tmpfs", &dev, "tmpfs", libc::MS_NOSUID, "mode=755");
     for name in ["null", "zero", "full", "random", "urandom", "tty"] {
         fs::write(dev.join(name), "").unwrap();
-        mount(&format!("/dev/{name}"), &dev.join(name), "none", libc::MS_BIND, "");
+        mount(
+            &format!("/dev/{name}"),
+            &dev.join(name),
+            "none",
+            libc::MS_BIND,
+            "",
+        );
     }
     fs::create_dir(dev.join("pts")).unwrap();
-    mount("devpts", &dev.join("pts"), "devpts", 0, "newinstance,ptmxmode=0666,mode=620");
+    mount(
+        "devpts",
+        &dev.join("pts"),
+        "devpts",
+        0,
+        "newinstance,ptmxmode=0666,mode=620",
+    );
     symlink("pts/ptmx", dev.join("ptmx")).unwrap();
     symlink("/proc/self/fd", dev.join("fd")).unwrap();
     symlink("/proc/self/fd/1", dev.join("stdout")).unwrap();
@@ -98,13 +152,21 @@ fn enter_root(root: &Path) {
     let result = unsafe { libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c"old".as_ptr()) };
     check(result, "pivot_root");
     std::env::set_current_dir("/").unwrap();
-    check(i64::from(unsafe { libc::umount2(c"/old".as_ptr(), libc::MNT_DETACH) }), "umount");
+    check(
+        i64::from(unsafe { libc::umount2(c"/old".as_ptr(), libc::MNT_DETACH) }),
+        "umount",
+    );
     unsafe { libc::sethostname(c"sandbox".as_ptr(), 7) };
 }
 
 /// keyctl gives EPERM, all else is allowed: enough to see that a filter is there.
 fn filter() -> Vec<libc::sock_filter> {
-    let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let op = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
     vec![
         op(0x20, 0, 0, 0),
         op(0x15, 0, 1, libc::SYS_keyctl as u32),
@@ -124,7 +186,11 @@ fn main() {
     let name = args.next().expect("NAME");
     let run = std::path::PathBuf::from(args.next().expect("RUN_DIR"));
     let options: Vec<String> = args.collect();
-    let option = |key: &str| options.iter().find_map(|o| o.strip_prefix(key)?.strip_prefix('=').map(str::to_string));
+    let option = |key: &str| {
+        options
+            .iter()
+            .find_map(|o| o.strip_prefix(key)?.strip_prefix('=').map(str::to_string))
+    };
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::setsid();
@@ -155,7 +221,12 @@ fn main() {
     let mut fds = [0; 2];
     check(
         i64::from(unsafe {
-            libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, fds.as_mut_ptr())
+            libc::socketpair(
+                libc::AF_UNIX,
+                libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+                0,
+                fds.as_mut_ptr(),
+            )
         }),
         "socketpair",
     );
@@ -175,7 +246,13 @@ fn main() {
     clone.exit_signal = libc::SIGCHLD as u64;
     clone.pidfd = &raw mut pidfd as u64;
     let pid = check(
-        unsafe { libc::syscall(libc::SYS_clone3, &clone, std::mem::size_of::<libc::clone_args>()) },
+        unsafe {
+            libc::syscall(
+                libc::SYS_clone3,
+                &clone,
+                std::mem::size_of::<libc::clone_args>(),
+            )
+        },
         "clone3",
     );
     if pid == 0 {
@@ -214,7 +291,11 @@ fn main() {
         init_pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) },
         init_pid: pid as i32,
         records: open(&records).unwrap(),
-        commands_cgroup: if options.iter().any(|o| o == "noleaf") { None } else { open(&commands) },
+        commands_cgroup: if options.iter().any(|o| o == "noleaf") {
+            None
+        } else {
+            open(&commands)
+        },
         memory_events: open(&memory.join("memory.oom_control")),
         pids_events: open(&pids.join("pids.events")),
         edge_uid: 0,
@@ -223,7 +304,10 @@ fn main() {
     unsafe {
         libc::setgroups(0, std::ptr::null());
         libc::setresgid(AETHER_UID, AETHER_UID, AETHER_UID);
-        check(i64::from(libc::setresuid(AETHER_UID, AETHER_UID, AETHER_UID)), "setresuid");
+        check(
+            i64::from(libc::setresuid(AETHER_UID, AETHER_UID, AETHER_UID)),
+            "setresuid",
+        );
         // The change of user has cleared it.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }

@@ -4,7 +4,12 @@ use crate::frame::{FrameError, FrameHeader, HEADER_BYTES, KIND_MESSAGE};
 use prost::Message;
 
 /// Header of a frame with a command's output: `length` bytes follow, the first of them at `offset`.
-pub fn output_header(kind: u8, offset: u64, dropped: u64, length: usize) -> [u8; HEADER_BYTES + 16] {
+pub fn output_header(
+    kind: u8,
+    offset: u64,
+    dropped: u64,
+    length: usize,
+) -> [u8; HEADER_BYTES + 16] {
     let mut out = [0; HEADER_BYTES + 16];
     out[..HEADER_BYTES].copy_from_slice(&FrameHeader::new(kind, length + 16).encode());
     out[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&offset.to_be_bytes());
@@ -35,7 +40,9 @@ impl FrameBuffer {
     /// The next whole frame, if it is there: kind and payload.
     pub fn next_frame(&mut self) -> Result<Option<(u8, Vec<u8>)>, FrameError> {
         let rest = &self.bytes[self.start..];
-        let Some(head) = rest.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let Some(head) = rest.first_chunk::<HEADER_BYTES>() else {
+            return Ok(None);
+        };
         let header = FrameHeader::decode(head)?;
         let end = HEADER_BYTES + header.payload_bytes;
         if rest.len() < end {
@@ -87,7 +94,10 @@ mod tests {
                 seen.push(frame);
             }
         }
-        assert_eq!(seen, [(KIND_STDOUT, b"abc".to_vec()), (KIND_MESSAGE, vec![])]);
+        assert_eq!(
+            seen,
+            [(KIND_STDOUT, b"abc".to_vec()), (KIND_MESSAGE, vec![])]
+        );
         assert!(buffer.is_empty());
     }
 

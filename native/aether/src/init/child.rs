@@ -26,8 +26,18 @@ pub fn fork(leaf: Option<&OwnedFd>) -> Result<i32, i32> {
         args.cgroup = leaf.as_raw_fd() as u64;
     }
     // SAFETY: without CLONE_VM this is fork; init has one thread.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &args, std::mem::size_of::<libc::clone_args>()) };
-    if pid < 0 { Err(sys::errno()) } else { Ok(pid as i32) }
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &args,
+            std::mem::size_of::<libc::clone_args>(),
+        )
+    };
+    if pid < 0 {
+        Err(sys::errno())
+    } else {
+        Ok(pid as i32)
+    }
 }
 
 /// A line on stderr as a shell prints it, then the end.
@@ -46,7 +56,9 @@ pub fn fail(code: i32, what: &[u8], why: &str) -> ! {
 
 pub fn error_text(errno: i32) -> String {
     // SAFETY: strerror gives a NUL-terminated text, and there is one thread.
-    unsafe { std::ffi::CStr::from_ptr(libc::strerror(errno)) }.to_string_lossy().into_owned()
+    unsafe { std::ffi::CStr::from_ptr(libc::strerror(errno)) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Signals as a fresh process has them, and a session of its own.
@@ -67,7 +79,12 @@ pub fn place(wanted: &[(i32, i32)], exec_follows: bool) {
     let copies: Vec<(i32, i32)> = wanted
         .iter()
         // SAFETY: plain call.
-        .map(|&(fd, number)| (unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 64) }, number))
+        .map(|&(fd, number)| {
+            (
+                unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 64) },
+                number,
+            )
+        })
         .collect();
     // SAFETY: plain calls on this process's descriptors.
     unsafe {
@@ -103,7 +120,13 @@ pub fn become_user(setup: &InitSetup, user: &User) {
             filter: setup.child_filter.as_ptr() as *mut _,
         };
         (setup.child_filter.is_empty()
-            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter, 0, 0) == 0)
+            || libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &filter,
+                0,
+                0,
+            ) == 0)
             && libc::setgroups(user.groups.len(), user.groups.as_ptr()) == 0
             && libc::setresgid(user.gid, user.gid, user.gid) == 0
             && libc::setresuid(user.uid, user.uid, user.uid) == 0
@@ -127,7 +150,10 @@ pub fn cut_capabilities(keep: u64) {
         permitted: u32,
         inheritable: u32,
     }
-    let mut header = Header { version: 0x2008_0522, pid: 0 };
+    let mut header = Header {
+        version: 0x2008_0522,
+        pid: 0,
+    };
     let mut data = [Data::default(); 2];
     // SAFETY: header and data have the form of version 3.
     unsafe {
@@ -136,7 +162,11 @@ pub fn cut_capabilities(keep: u64) {
         }
         for (i, part) in data.iter_mut().enumerate() {
             let bits = (keep >> (32 * i)) as u32;
-            *part = Data { effective: part.effective & bits, permitted: part.permitted & bits, inheritable: 0 };
+            *part = Data {
+                effective: part.effective & bits,
+                permitted: part.permitted & bits,
+                inheritable: 0,
+            };
         }
         if libc::syscall(libc::SYS_capset, &header, data.as_ptr()) != 0 {
             libc::_exit(126);

@@ -14,9 +14,19 @@ struct Strings {
 
 impl Strings {
     fn new(texts: Vec<Vec<u8>>) -> Strings {
-        let texts: Vec<CString> = texts.into_iter().filter_map(|text| CString::new(text).ok()).collect();
-        let pointers = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
-        Strings { _texts: texts, pointers }
+        let texts: Vec<CString> = texts
+            .into_iter()
+            .filter_map(|text| CString::new(text).ok())
+            .collect();
+        let pointers = texts
+            .iter()
+            .map(|text| text.as_ptr())
+            .chain([ptr::null()])
+            .collect();
+        Strings {
+            _texts: texts,
+            pointers,
+        }
     }
 }
 
@@ -40,7 +50,11 @@ pub fn shell(argv: Vec<Vec<u8>>, env: Vec<Vec<u8>>) -> ! {
 /// Runs argv[0], found in PATH of `env` where it has no slash.
 pub fn program(argv: Vec<Vec<u8>>, env: Vec<Vec<u8>>) -> ! {
     let name = argv[0].clone();
-    let path = env.iter().find_map(|v| v.strip_prefix(b"PATH=")).unwrap_or(b"/usr/bin:/bin").to_vec();
+    let path = env
+        .iter()
+        .find_map(|v| v.strip_prefix(b"PATH="))
+        .unwrap_or(b"/usr/bin:/bin")
+        .to_vec();
     let (strings, variables) = (Strings::new(argv.clone()), Strings::new(env.clone()));
     let candidates: Vec<Vec<u8>> = if name.contains(&b'/') {
         vec![name.clone()]
@@ -51,11 +65,20 @@ pub fn program(argv: Vec<Vec<u8>>, env: Vec<Vec<u8>>) -> ! {
     };
     let mut denied = 0;
     for file in candidates {
-        let Ok(c_file) = CString::new(file.clone()) else { continue };
+        let Ok(c_file) = CString::new(file.clone()) else {
+            continue;
+        };
         // SAFETY: all strings end in NUL and live through the call.
-        unsafe { libc::execve(c_file.as_ptr(), strings.pointers.as_ptr(), variables.pointers.as_ptr()) };
+        unsafe {
+            libc::execve(
+                c_file.as_ptr(),
+                strings.pointers.as_ptr(),
+                variables.pointers.as_ptr(),
+            )
+        };
         match sys::errno() {
-            libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP if !name.contains(&b'/') => {}
+            libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP
+                if !name.contains(&b'/') => {}
             libc::EACCES if !name.contains(&b'/') => denied = libc::EACCES,
             libc::ENOENT | libc::ENOTDIR => {
                 // A script whose interpreter is missing is there, and yet ENOENT.

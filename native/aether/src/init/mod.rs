@@ -62,8 +62,16 @@ pub fn run_init(setup: InitSetup) -> ! {
     let mut buffer = vec![0; link::MAX_PACKET + 1];
     loop {
         let mut polled = [
-            libc::pollfd { fd: init.setup.link.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-            libc::pollfd { fd: signals.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+            libc::pollfd {
+                fd: init.setup.link.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            },
+            libc::pollfd {
+                fd: signals.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            },
         ];
         // SAFETY: two valid entries.
         unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) };
@@ -147,8 +155,14 @@ impl Init {
     }
 
     fn refuse(&self, token: u64, errno: i32, reason: &str, message: String) {
-        let report =
-            Report { news: news::REFUSED, token, errno, reason: reason.into(), message, ..Default::default() };
+        let report = Report {
+            news: news::REFUSED,
+            token,
+            errno,
+            reason: reason.into(),
+            message,
+            ..Default::default()
+        };
         self.report(&report, &[]);
     }
 
@@ -173,7 +187,9 @@ impl Init {
             if pid <= 0 {
                 return;
             }
-            let Some(token) = self.children.remove(&pid) else { continue };
+            let Some(token) = self.children.remove(&pid) else {
+                continue;
+            };
             self.pids.remove(&token);
             let time = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
             let report = Report {
@@ -215,7 +231,9 @@ impl Init {
             return;
         }
         // A pid stands for the same process until it is reaped, and only this thread reaps.
-        let Some(&pid) = self.pids.get(&order.token) else { return };
+        let Some(&pid) = self.pids.get(&order.token) else {
+            return;
+        };
         if order.target == target::CHILDREN && tree::signal_children(pid, order.signal) {
             return;
         }
@@ -246,12 +264,17 @@ impl Init {
             .ok_or_else(|| "the sandbox has no private directory".to_string())
             .and_then(|dir| {
                 let user = self.users.resolve(&order.user)?;
-                private::call_pipes(dir, order.token, user.uid, order.has_stdin).map_err(|e| e.to_string())
+                private::call_pipes(dir, order.token, user.uid, order.has_stdin)
+                    .map_err(|e| e.to_string())
             });
         match made {
             Ok(pipes) => {
                 let fds: Vec<BorrowedFd> = pipes.iter().map(|fd| fd.as_fd()).collect();
-                let report = Report { news: news::PIPES, token: order.token, ..Default::default() };
+                let report = Report {
+                    news: news::PIPES,
+                    token: order.token,
+                    ..Default::default()
+                };
                 self.report(&report, &fds);
             }
             Err(message) => self.refuse(order.token, 0, "INTERNAL", message),

@@ -26,7 +26,14 @@ pub fn directory() -> io::Result<OwnedFd> {
             sys::check(result as i32)?;
         }
         let null = std::ptr::null::<libc::c_char>();
-        let result = libc::syscall(libc::SYS_fsconfig, fs.as_raw_fd(), CMD_CREATE, null, null, 0);
+        let result = libc::syscall(
+            libc::SYS_fsconfig,
+            fs.as_raw_fd(),
+            CMD_CREATE,
+            null,
+            null,
+            0,
+        );
         sys::check(result as i32)?;
         // MOUNT_ATTR_NOSUID | NODEV | NOEXEC
         let mount = libc::syscall(libc::SYS_fsmount, fs.as_raw_fd(), 1, 2 | 4 | 8);
@@ -47,11 +54,22 @@ pub fn call_pipes(dir: &OwnedFd, call: u64, uid: u32, stdin: bool) -> io::Result
         // SAFETY: the name ends in NUL.
         unsafe {
             sys::check(libc::mkfifoat(dir.as_raw_fd(), name.as_ptr(), 0o600))?;
-            sys::check(libc::fchownat(dir.as_raw_fd(), name.as_ptr(), uid, u32::MAX, 0))?;
+            sys::check(libc::fchownat(
+                dir.as_raw_fd(),
+                name.as_ptr(),
+                uid,
+                u32::MAX,
+                0,
+            ))?;
         }
         let reader = sys::openat(dir, &name, libc::O_RDONLY | libc::O_NONBLOCK, 0)?;
         if kind == "i" {
-            ends.push(sys::openat(dir, &name, libc::O_WRONLY | libc::O_NONBLOCK, 0)?);
+            ends.push(sys::openat(
+                dir,
+                &name,
+                libc::O_WRONLY | libc::O_NONBLOCK,
+                0,
+            )?);
             // Without a reader a write fails, and the shell has not come yet.
             ends.push(reader);
         } else {
@@ -64,8 +82,12 @@ pub fn call_pipes(dir: &OwnedFd, call: u64, uid: u32, stdin: bool) -> io::Result
 /// Names of calls that are over. Those of a call that runs are kept by `keep` being newer: one call at a time is
 /// made per session, and a shell has opened its pipes long before 64 other calls were made.
 fn forget(dir: &OwnedFd) {
-    let Ok(copy) = sys::openat(dir, c".", libc::O_RDONLY | libc::O_DIRECTORY, 0) else { return };
-    let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", copy.as_raw_fd())) else { return };
+    let Ok(copy) = sys::openat(dir, c".", libc::O_RDONLY | libc::O_DIRECTORY, 0) else {
+        return;
+    };
+    let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", copy.as_raw_fd())) else {
+        return;
+    };
     let mut names: Vec<(u64, String)> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())

@@ -26,7 +26,10 @@ impl Init {
             Ok(cwd) => cwd,
             Err(message) => return self.refuse(token, 0, "FILE_NOT_FOUND", message),
         };
-        let pty = match (order.pty_rows > 0).then(|| open_pty(&order, &user)).transpose() {
+        let pty = match (order.pty_rows > 0)
+            .then(|| open_pty(&order, &user))
+            .transpose()
+        {
             Ok(pty) => pty,
             Err(error) => {
                 let message = format!("the sandbox has no terminal to give (/dev/ptmx: {error})");
@@ -49,7 +52,13 @@ impl Init {
             Ok(0) => self.run_command(order, &user, &cwd, &fds, pty),
             Ok(pid) => {
                 self.remember(pid, token);
-                let report = Report { news: news::STARTED, token, cwd, in_leaf, ..Default::default() };
+                let report = Report {
+                    news: news::STARTED,
+                    token,
+                    cwd,
+                    in_leaf,
+                    ..Default::default()
+                };
                 match &pty {
                     Some(pty) => self.report(&report, &[pty.master.as_fd()]),
                     None => self.report(&report, &[]),
@@ -59,7 +68,14 @@ impl Init {
         }
     }
 
-    fn run_command(&self, order: Order, user: &User, cwd: &[u8], fds: &[OwnedFd], pty: Option<Pty>) -> ! {
+    fn run_command(
+        &self,
+        order: Order,
+        user: &User,
+        cwd: &[u8],
+        fds: &[OwnedFd],
+        pty: Option<Pty>,
+    ) -> ! {
         child::reset();
         let null = self.null.as_ref().map_or(-1, |fd| fd.as_raw_fd());
         let mut wanted = vec![(self.setup.shell.as_raw_fd(), child::SHELL)];
@@ -67,13 +83,21 @@ impl Init {
             Some(pty) => wanted.extend((0..3).map(|number| (pty.slave.as_raw_fd(), number))),
             None => {
                 let mut given = fds.iter().map(|fd| fd.as_raw_fd());
-                let stdin = if order.has_stdin { given.next().unwrap_or(null) } else { null };
+                let stdin = if order.has_stdin {
+                    given.next().unwrap_or(null)
+                } else {
+                    null
+                };
                 wanted.push((stdin, 0));
                 if order.session {
                     // What a shell says outside of calls, such as the trace of its driver, is for nobody.
                     wanted.extend([(null, 1), (null, 2), (null, child::SESSION_NULL)]);
                     wanted.extend(given.next().map(|fd| (fd, child::SESSION_STATUS)));
-                    wanted.extend(self.private.as_ref().map(|fd| (fd.as_raw_fd(), child::SESSION_PRIVATE)));
+                    wanted.extend(
+                        self.private
+                            .as_ref()
+                            .map(|fd| (fd.as_raw_fd(), child::SESSION_PRIVATE)),
+                    );
                 } else {
                     wanted.extend(given.next().map(|fd| (fd, 1)));
                     wanted.extend(given.next().map(|fd| (fd, 2)));
@@ -96,7 +120,11 @@ impl Init {
             child::fail(126, cwd, &child::error_text(sys::errno()));
         }
         let mut env = order.env;
-        let home = if user.home.is_empty() { b"/".to_vec() } else { user.home.clone() };
+        let home = if user.home.is_empty() {
+            b"/".to_vec()
+        } else {
+            user.home.clone()
+        };
         for (name, value) in [
             ("HOME", &home[..]),
             ("USER", user.name.as_bytes()),
@@ -121,13 +149,18 @@ impl Init {
             Ok(user) => user,
             Err(message) => return self.refuse(token, 0, "INVALID_USER", message),
         };
-        let Some(connection) = fds.first() else { return };
+        let Some(connection) = fds.first() else {
+            return;
+        };
         let cwd = working_directory(&order, &user).unwrap_or_else(|_| b"/".to_vec());
         match self.fork(None) {
             Ok(0) => {
                 child::reset();
                 let null = self.null.as_ref().map_or(-1, |fd| fd.as_raw_fd());
-                child::place(&[(null, 0), (null, 1), (null, 2), (connection.as_raw_fd(), 3)], false);
+                child::place(
+                    &[(null, 0), (null, 1), (null, 2), (connection.as_raw_fd(), 3)],
+                    false,
+                );
                 child::become_user(&self.setup, &user);
                 child::cut_capabilities(self.setup.child_caps);
                 let c_cwd = std::ffi::CString::new(cwd).unwrap_or_default();
@@ -144,7 +177,14 @@ impl Init {
             }
             Ok(pid) => {
                 self.remember(pid, token);
-                self.report(&Report { news: news::STARTED, token, ..Default::default() }, &[]);
+                self.report(
+                    &Report {
+                        news: news::STARTED,
+                        token,
+                        ..Default::default()
+                    },
+                    &[],
+                );
             }
             Err(errno) => self.refuse(token, errno, "", String::new()),
         }
@@ -161,21 +201,33 @@ fn working_directory(order: &Order, user: &User) -> Result<Vec<u8>, String> {
     if order.cwd.is_empty() {
         return Ok(default);
     }
-    let path = if order.cwd.starts_with(b"/") { order.cwd.clone() } else { [&default[..], b"/", &order.cwd].concat() };
+    let path = if order.cwd.starts_with(b"/") {
+        order.cwd.clone()
+    } else {
+        [&default[..], b"/", &order.cwd].concat()
+    };
     if is_directory(&path) {
         return Ok(path);
     }
-    Err(format!("the working directory {:?} is not there", String::from_utf8_lossy(&path)))
+    Err(format!(
+        "the working directory {:?} is not there",
+        String::from_utf8_lossy(&path)
+    ))
 }
 
 /// Also where it cannot be told: that is then the child's to meet, as its own user.
 fn is_directory(path: &[u8]) -> bool {
-    let Ok(path) = std::ffi::CString::new(path) else { return false };
+    let Ok(path) = std::ffi::CString::new(path) else {
+        return false;
+    };
     // SAFETY: the kernel writes stat.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
         if libc::stat(path.as_ptr(), &mut stat) != 0 {
-            return !matches!(sys::errno(), libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP);
+            return !matches!(
+                sys::errno(),
+                libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP
+            );
         }
         stat.st_mode & libc::S_IFMT == libc::S_IFDIR
     }

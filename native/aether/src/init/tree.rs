@@ -18,8 +18,11 @@ pub fn signal_leaf(procs: &OwnedFd, signal: i32) {
             text.extend_from_slice(&chunk[..n]);
         }
         let pids = String::from_utf8_lossy(&text);
-        let fresh: Vec<i32> =
-            pids.lines().filter_map(|line| line.parse().ok()).filter(|&pid| pid > 1 && seen.insert(pid)).collect();
+        let fresh: Vec<i32> = pids
+            .lines()
+            .filter_map(|line| line.parse().ok())
+            .filter(|&pid| pid > 1 && seen.insert(pid))
+            .collect();
         if fresh.is_empty() {
             return;
         }
@@ -32,7 +35,9 @@ pub fn signal_leaf(procs: &OwnedFd, signal: i32) {
 
 /// Process, parent and session of each process in /proc but init.
 fn processes() -> Vec<(i32, i32, i32)> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
@@ -55,7 +60,11 @@ fn processes() -> Vec<(i32, i32, i32)> {
 
 /// Whether there was a child.
 pub fn signal_children(parent: i32, signal: i32) -> bool {
-    let children: Vec<i32> = processes().iter().filter(|p| p.1 == parent).map(|p| p.0).collect();
+    let children: Vec<i32> = processes()
+        .iter()
+        .filter(|p| p.1 == parent)
+        .map(|p| p.0)
+        .collect();
     for &pid in &children {
         // SAFETY: plain call.
         unsafe { libc::kill(pid, signal) };

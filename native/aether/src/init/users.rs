@@ -43,7 +43,9 @@ impl Cached {
             return false;
         }
         self.mark = mark;
-        self.text = opened.map(|(file, _)| read_at_most(&file)).unwrap_or_default();
+        self.text = opened
+            .map(|(file, _)| read_at_most(&file))
+            .unwrap_or_default();
         true
     }
 }
@@ -75,10 +77,22 @@ fn open_regular(path: &std::ffi::CStr) -> io::Result<(OwnedFd, (u64, u64, i64, i
         (stat, fs)
     };
     const SYSFS: i64 = 0x6265_6572;
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || fs.f_type == libc::PROC_SUPER_MAGIC || fs.f_type == SYSFS {
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG
+        || fs.f_type == libc::PROC_SUPER_MAGIC
+        || fs.f_type == SYSFS
+    {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    Ok((file, (stat.st_dev, stat.st_ino, stat.st_size, stat.st_ctime, stat.st_ctime_nsec)))
+    Ok((
+        file,
+        (
+            stat.st_dev,
+            stat.st_ino,
+            stat.st_size,
+            stat.st_ctime,
+            stat.st_ctime_nsec,
+        ),
+    ))
 }
 
 fn read_at_most(file: &OwnedFd) -> Vec<u8> {
@@ -95,7 +109,9 @@ fn read_at_most(file: &OwnedFd) -> Vec<u8> {
 
 /// Fields of each line of a file in the form of /etc/passwd.
 fn lines(text: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
-    text.split(|&b| b == b'\n').filter(|line| line.len() <= 65536).map(|line| line.splitn(7, |&b| b == b':').collect())
+    text.split(|&b| b == b'\n')
+        .filter(|line| line.len() <= 65536)
+        .map(|line| line.splitn(7, |&b| b == b':').collect())
 }
 
 fn number(text: &[u8]) -> Option<u32> {
@@ -126,18 +142,31 @@ fn resolve_in(user: &str, passwd: &[u8], group: &[u8]) -> Result<User, String> {
         None => (user, None),
     };
     let name = if name.is_empty() { "root" } else { name };
-    let entry = lines(passwd).find(|f| f.len() >= 4 && f[0] == name.as_bytes()).or_else(|| {
-        let uid = number(name.as_bytes())?;
-        lines(passwd).find(|f| f.len() >= 4 && number(f[2]) == Some(uid))
-    });
-    let mut found = match entry.as_ref().and_then(|f| Some((f, number(f[2])?, number(f[3])?))) {
+    let entry = lines(passwd)
+        .find(|f| f.len() >= 4 && f[0] == name.as_bytes())
+        .or_else(|| {
+            let uid = number(name.as_bytes())?;
+            lines(passwd).find(|f| f.len() >= 4 && number(f[2]) == Some(uid))
+        });
+    let mut found = match entry
+        .as_ref()
+        .and_then(|f| Some((f, number(f[2])?, number(f[3])?)))
+    {
         Some((fields, uid, gid)) => User {
             name: String::from_utf8_lossy(fields[0]).into_owned(),
             uid,
             gid,
             groups: Vec::new(),
-            home: fields.get(5).filter(|home| home.starts_with(b"/")).unwrap_or(&&b"/"[..]).to_vec(),
-            shell: fields.get(6).filter(|s| s.starts_with(b"/")).unwrap_or(&&b"/bin/sh"[..]).to_vec(),
+            home: fields
+                .get(5)
+                .filter(|home| home.starts_with(b"/"))
+                .unwrap_or(&&b"/"[..])
+                .to_vec(),
+            shell: fields
+                .get(6)
+                .filter(|s| s.starts_with(b"/"))
+                .unwrap_or(&&b"/bin/sh"[..])
+                .to_vec(),
         },
         // An image without /etc/passwd still has root.
         None => match number(name.as_bytes()).or(if name == "root" { Some(0) } else { None }) {
@@ -146,10 +175,18 @@ fn resolve_in(user: &str, passwd: &[u8], group: &[u8]) -> Result<User, String> {
                 uid,
                 gid: if uid == 0 { 0 } else { uid },
                 groups: Vec::new(),
-                home: if uid == 0 { b"/root".to_vec() } else { b"/".to_vec() },
+                home: if uid == 0 {
+                    b"/root".to_vec()
+                } else {
+                    b"/".to_vec()
+                },
                 shell: b"/bin/sh".to_vec(),
             },
-            None => return Err(format!("user {name:?} is not in the sandbox's /etc/passwd and is no number")),
+            None => {
+                return Err(format!(
+                    "user {name:?} is not in the sandbox's /etc/passwd and is no number"
+                ))
+            }
         },
     };
     if entry.is_none() && found.uid != 0 {
@@ -162,11 +199,20 @@ fn resolve_in(user: &str, passwd: &[u8], group: &[u8]) -> Result<User, String> {
                 .find(|f| f.len() >= 3 && f[0] == group_name.as_bytes())
                 .and_then(|f| number(f[2]))
                 .or_else(|| number(group_name.as_bytes()))
-                .ok_or_else(|| format!("group {group_name:?} is not in the sandbox's /etc/group and is no number"))?;
+                .ok_or_else(|| {
+                    format!(
+                        "group {group_name:?} is not in the sandbox's /etc/group and is no number"
+                    )
+                })?;
         }
         None => {
             found.groups = lines(group)
-                .filter(|f| f.len() >= 4 && f[3].split(|&b| b == b',').any(|m| m == found.name.as_bytes()))
+                .filter(|f| {
+                    f.len() >= 4
+                        && f[3]
+                            .split(|&b| b == b',')
+                            .any(|m| m == found.name.as_bytes())
+                })
                 .filter_map(|f| number(f[2]))
                 .take(MAX_GROUPS)
                 .collect();
@@ -192,7 +238,10 @@ mod tests {
     #[test]
     fn a_name_has_its_supplementary_groups() {
         let user = resolve("ann").unwrap();
-        assert_eq!((user.uid, user.gid, user.groups), (1000, 1001, vec![1001, 5]));
+        assert_eq!(
+            (user.uid, user.gid, user.groups),
+            (1000, 1001, vec![1001, 5])
+        );
         assert_eq!(user.home, b"/home/ann");
         assert_eq!(resolve("1000").unwrap().name, "ann");
     }

@@ -110,7 +110,10 @@ impl Supervisor {
         match self.find(id) {
             Some(Known::Live(number)) => Ok(Some(number)),
             Some(Known::Archived(_)) => Ok(None),
-            None => Err(failure("COMMAND_NOT_FOUND", format!("no command {id:?} in this sandbox"))),
+            None => Err(failure(
+                "COMMAND_NOT_FOUND",
+                format!("no command {id:?} in this sandbox"),
+            )),
         }
     }
 
@@ -127,6 +130,8 @@ impl Supervisor {
     }
 
     pub(super) fn is_running(&self, number: u64) -> bool {
-        self.commands.get(&number).is_some_and(|command| command.info.state == CommandState::Running as i32)
+        self.commands
+            .get(&number)
+            .is_some_and(|command| command.info.state == CommandState::Running as i32)
     }
 }

@@ -47,12 +47,16 @@ pub struct Connection {
     cut: bool,
     stalled_since: Option<u64>,
     events: i32,
+    enlarged: bool,
 }
 
 impl Connection {
     /// The request that streams or waits, if there is one.
     pub fn waiting_request(&self) -> Option<u32> {
-        self.reader.as_ref().map(|reader| reader.request).or(self.held)
+        self.reader
+            .as_ref()
+            .map(|reader| reader.request)
+            .or(self.held)
     }
 
     pub fn is_idle(&self) -> bool {
@@ -80,6 +84,9 @@ impl Connection {
         if first.is_empty() && second.is_empty() {
             return;
         }
+        if !std::mem::replace(&mut self.enlarged, true) {
+            sys::enlarge_send_buffer(&self.fd);
+        }
         if self.is_idle() || taken > 0 {
             self.stalled_since = Some(sys::now_ns());
         }
@@ -102,7 +109,8 @@ impl Connection {
         }
         self.sent = 0;
         self.stalled_since = None;
-        if self.out.capacity() > 16 * 1024 {
+        // While output flows the room is needed again at once.
+        if self.out.capacity() > 16 * 1024 && self.reader.is_none() {
             self.out = Vec::new();
         } else {
             self.out.clear();
@@ -111,25 +119,35 @@ impl Connection {
     }
 
     fn takes_requests(&self) -> bool {
-        self.reader.is_none() && self.held.is_none() && !self.cut && self.out.len() - self.sent < MAX_OUT
+        self.reader.is_none()
+            && self.held.is_none()
+            && !self.cut
+            && self.out.len() - self.sent < MAX_OUT
     }
 }
 
 impl Supervisor {
     pub(super) fn accept(&mut self) {
         for _ in 0..16 {
-            let Ok(fd) = sys::accept(&self.listener) else { return };
+            let Ok(fd) = sys::accept(&self.listener) else {
+                return;
+            };
             if !sys::peer_uid(&fd).is_ok_and(|uid| uid == self.edge_uid || uid == 0) {
                 continue;
             }
             self.last_connection = self.last_connection.wrapping_add(1);
             let id = self.last_connection;
             let events = libc::EPOLLIN;
-            if self.epoll.add(&fd, events, key::CONNECTION | u64::from(id)).is_err() {
+            if self
+                .epoll
+                .add(&fd, events, key::CONNECTION | u64::from(id))
+                .is_err()
+            {
                 continue;
             }
             let connection = Connection {
                 fd,
+                enlarged: false,
                 input: FrameBuffer::default(),
                 out: Vec::new(),
                 sent: 0,
@@ -151,7 +169,9 @@ impl Supervisor {
             return self.close(id);
         }
         if happened & libc::EPOLLOUT != 0 {
-            let Some(connection) = self.connections.get_mut(&id) else { return };
+            let Some(connection) = self.connections.get_mut(&id) else {
+                return;
+            };
             if !connection.flush() {
                 return self.close(id);
             }
@@ -163,7 +183,9 @@ impl Supervisor {
     /// Reads and answers requests while the connection takes any.
     pub(super) fn serve(&mut self, id: u32) {
         loop {
-            let Some(connection) = self.connections.get_mut(&id) else { return };
+            let Some(connection) = self.connections.get_mut(&id) else {
+                return;
+            };
             if !connection.takes_requests() {
                 break;
             }
@@ -206,11 +228,18 @@ impl Supervisor {
 
     /// Sends what can be sent, and asks epoll for what is wanted next.
     pub(super) fn settle(&mut self, id: u32) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
         if !connection.flush() || (connection.cut && connection.is_idle()) {
             return self.close(id);
         }
-        if connection.finished && connection.pending == 0 && connection.is_idle() && connection.waiting_request().is_none() && connection.input.is_empty() {
+        if connection.finished
+            && connection.pending == 0
+            && connection.is_idle()
+            && connection.waiting_request().is_none()
+            && connection.input.is_empty()
+        {
             return self.close(id);
         }
         let mut events = 0;
@@ -222,25 +251,41 @@ impl Supervisor {
         }
         if events != connection.events {
             connection.events = events;
-            let _ = self.epoll.change(&connection.fd, events, key::CONNECTION | u64::from(id));
+            let _ = self
+                .epoll
+                .change(&connection.fd, events, key::CONNECTION | u64::from(id));
         }
     }
 
     pub(super) fn close(&mut self, id: u32) {
-        let Some(connection) = self.connections.remove(&id) else { return };
+        let Some(connection) = self.connections.remove(&id) else {
+            return;
+        };
         self.epoll.remove(&connection.fd);
-        if let Some(Reader { source: Source::Live(number), .. }) = connection.reader {
+        if let Some(Reader {
+            source: Source::Live(number),
+            ..
+        }) = connection.reader
+        {
             drop(connection.fd);
             self.detach(number, id);
         }
     }
 
     pub(super) fn reply(&mut self, id: u32, request: u32, reply: Reply) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
         if connection.is_idle() {
             connection.stalled_since = Some(sys::now_ns());
         }
-        push_message(&mut connection.out, &AetherReply { id: request, result: Some(reply) });
+        push_message(
+            &mut connection.out,
+            &AetherReply {
+                id: request,
+                result: Some(reply),
+            },
+        );
         self.ready.push(id);
     }
 
@@ -282,7 +327,9 @@ impl Supervisor {
     }
 
     pub(super) fn is_greeted(&self, id: u32) -> bool {
-        self.connections.get(&id).is_some_and(|connection| connection.greeted)
+        self.connections
+            .get(&id)
+            .is_some_and(|connection| connection.greeted)
     }
 
     /// The connection is another process's from here on.
@@ -297,18 +344,31 @@ impl Supervisor {
         let slow: Vec<u32> = self
             .connections
             .iter()
-            .filter(|(_, c)| !c.is_idle() && c.stalled_since.is_some_and(|since| now >= since + SLOW_NS))
+            .filter(|(_, c)| {
+                !c.is_idle() && c.stalled_since.is_some_and(|since| now >= since + SLOW_NS)
+            })
             .map(|(&id, _)| id)
             .collect();
         for id in slow {
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            let Some(connection) = self.connections.get_mut(&id) else {
+                continue;
+            };
             match connection.reader.take() {
                 Some(reader) if !connection.cut => {
                     // What is under way is finished first, or the frame would be torn; a second delay ends it all.
                     connection.cut = true;
                     connection.stalled_since = Some(now);
-                    let failed = failure("SLOW_READER", "the reader took nothing for 30 s; attach again with its offsets");
-                    push_message(&mut connection.out, &AetherReply { id: reader.request, result: Some(Reply::Error(*failed)) });
+                    let failed = failure(
+                        "SLOW_READER",
+                        "the reader took nothing for 30 s; attach again with its offsets",
+                    );
+                    push_message(
+                        &mut connection.out,
+                        &AetherReply {
+                            id: reader.request,
+                            result: Some(Reply::Error(*failed)),
+                        },
+                    );
                     if let Source::Live(number) = reader.source {
                         self.detach(number, id);
                     }
@@ -319,6 +379,8 @@ impl Supervisor {
     }
 
     pub(super) fn any_stalled(&self) -> bool {
-        self.connections.values().any(|connection| !connection.is_idle())
+        self.connections
+            .values()
+            .any(|connection| !connection.is_idle())
     }
 }

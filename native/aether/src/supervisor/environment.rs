@@ -32,22 +32,36 @@ impl Base {
             all.insert("TERM", "xterm-256color");
         }
         for env in [&self.env].into_iter().chain(more.iter().copied()) {
-            all.extend(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+            all.extend(
+                env.iter()
+                    .map(|(name, value)| (name.as_str(), value.as_str())),
+            );
         }
-        if !["LANG", "LC_ALL", "LC_CTYPE"].iter().any(|name| all.contains_key(name)) {
+        if !["LANG", "LC_ALL", "LC_CTYPE"]
+            .iter()
+            .any(|name| all.contains_key(name))
+        {
             all.insert("LANG", "C.UTF-8");
         }
-        all.into_iter().map(|(name, value)| format!("{name}={value}").into_bytes()).collect()
+        all.into_iter()
+            .map(|(name, value)| format!("{name}={value}").into_bytes())
+            .collect()
     }
 }
 
 pub fn check_env(env: &Env) -> Result<(), Failure> {
     for (name, value) in env {
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(failure("INVALID_ARGUMENT", format!("env has the name {name:?}: a name is not empty and has no = and no NUL")));
+            return Err(failure(
+                "INVALID_ARGUMENT",
+                format!("env has the name {name:?}: a name is not empty and has no = and no NUL"),
+            ));
         }
         if value.contains('\0') {
-            return Err(failure("INVALID_ARGUMENT", format!("the value of env {name:?} has a NUL byte")));
+            return Err(failure(
+                "INVALID_ARGUMENT",
+                format!("the value of env {name:?} has a NUL byte"),
+            ));
         }
     }
     Ok(())
@@ -56,7 +70,10 @@ pub fn check_env(env: &Env) -> Result<(), Failure> {
 pub fn check_id(kind: &str, id: &str) -> Result<(), Failure> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if id.is_empty() || id.len() > 64 || !id.bytes().all(allowed) {
-        return Err(failure("INVALID_ARGUMENT", format!("{kind} {id:?} is not of the form [A-Za-z0-9_-]{{1,64}}")));
+        return Err(failure(
+            "INVALID_ARGUMENT",
+            format!("{kind} {id:?} is not of the form [A-Za-z0-9_-]{{1,64}}"),
+        ));
     }
     Ok(())
 }
@@ -72,7 +89,10 @@ pub fn check_spec(spec: &CommandSpec) -> Result<(), Failure> {
                 return Err(failure("INVALID_ARGUMENT", "an argument has a NUL byte"));
             }
             if !spec.session_id.is_empty() {
-                return Err(failure("INVALID_ARGUMENT", "a session runs shell text, not argv"));
+                return Err(failure(
+                    "INVALID_ARGUMENT",
+                    "a session runs shell text, not argv",
+                ));
             }
         }
         Some(What::Shell(text)) => {
@@ -91,34 +111,67 @@ pub fn check_spec(spec: &CommandSpec) -> Result<(), Failure> {
         return Err(failure("INVALID_ARGUMENT", "cwd or user has a NUL byte"));
     }
     if spec.stdin.len() > 1 << 20 {
-        return Err(failure("INVALID_ARGUMENT", "stdin is longer than 1 MiB: open it and write the rest"));
+        return Err(failure(
+            "INVALID_ARGUMENT",
+            "stdin is longer than 1 MiB: open it and write the rest",
+        ));
     }
     if let Some(size) = &spec.pty {
-        if ![size.rows, size.cols].iter().all(|n| (1..=65535).contains(n)) {
-            return Err(failure("INVALID_ARGUMENT", "rows and cols of pty are 1 to 65535"));
+        if ![size.rows, size.cols]
+            .iter()
+            .all(|n| (1..=65535).contains(n))
+        {
+            return Err(failure(
+                "INVALID_ARGUMENT",
+                "rows and cols of pty are 1 to 65535",
+            ));
         }
         if !spec.session_id.is_empty() {
-            return Err(failure("INVALID_ARGUMENT", "a call of a session has no terminal of its own"));
+            return Err(failure(
+                "INVALID_ARGUMENT",
+                "a call of a session has no terminal of its own",
+            ));
         }
     }
-    if !spec.session_id.is_empty() && !(spec.env.is_empty() && spec.secret_env.is_empty() && spec.cwd.is_empty() && spec.user.is_empty()) {
-        return Err(failure("INVALID_ARGUMENT", "a call of a session has the session's own env, cwd and user"));
+    if !spec.session_id.is_empty()
+        && !(spec.env.is_empty()
+            && spec.secret_env.is_empty()
+            && spec.cwd.is_empty()
+            && spec.user.is_empty())
+    {
+        return Err(failure(
+            "INVALID_ARGUMENT",
+            "a call of a session has the session's own env, cwd and user",
+        ));
     }
     if spec.output_cap_bytes > MAX_CAP {
-        return Err(failure("INVALID_LIMIT", format!("output_cap_bytes is {}, at most {MAX_CAP}", spec.output_cap_bytes)));
+        return Err(failure(
+            "INVALID_LIMIT",
+            format!(
+                "output_cap_bytes is {}, at most {MAX_CAP}",
+                spec.output_cap_bytes
+            ),
+        ));
     }
     Ok(())
 }
 
 pub fn output_cap(spec: &CommandSpec) -> u64 {
-    if spec.output_cap_bytes == 0 { DEFAULT_CAP } else { spec.output_cap_bytes }
+    if spec.output_cap_bytes == 0 {
+        DEFAULT_CAP
+    } else {
+        spec.output_cap_bytes
+    }
 }
 
 /// Arguments of the static bash for this text, and the text itself where it is too long for one.
 pub fn shell_arguments(text: &str) -> (Vec<Vec<u8>>, Vec<u8>) {
     let script = ["bash", "-c"].map(|arg| arg.as_bytes().to_vec());
     if text.len() <= MAX_ARGUMENT {
-        return ([&script[..], &[text.as_bytes().to_vec()]].concat(), Vec::new());
+        return (
+            [&script[..], &[text.as_bytes().to_vec()]].concat(),
+            Vec::new(),
+        );
     }
     let read = b"eval \"$(</proc/self/fd/58)\" 58<&-".to_vec();
     ([&script[..], &[read]].concat(), text.as_bytes().to_vec())

@@ -66,7 +66,15 @@ impl History {
     pub fn new(dir: OwnedFd) -> History {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC;
         let log = sys::openat(&dir, c"history", flags, 0o600).ok();
-        History { dir, log, log_end: 0, first: 1, entries: VecDeque::new(), used: 0, outputs: VecDeque::new() }
+        History {
+            dir,
+            log,
+            log_end: 0,
+            first: 1,
+            entries: VecDeque::new(),
+            used: 0,
+            outputs: VecDeque::new(),
+        }
     }
 
     pub fn open(&self, name: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
@@ -78,7 +86,8 @@ impl History {
         let now = sys::unix_ms() / 1000;
         while self.entries.len() >= MAX_ENDED {
             let oldest = &self.entries[0];
-            let young = oldest.position != NEVER_RAN && now < u64::from(oldest.ended_s) + KEPT_SECONDS;
+            let young =
+                oldest.position != NEVER_RAN && now < u64::from(oldest.ended_s) + KEPT_SECONDS;
             if oldest.position == RUNNING || young {
                 break;
             }
@@ -87,7 +96,12 @@ impl History {
             self.first += 1;
             self.erase(position);
         }
-        self.entries.push_back(Entry { hash: hash(id), position: RUNNING, ended_s: 0, outputs_gone: false });
+        self.entries.push_back(Entry {
+            hash: hash(id),
+            position: RUNNING,
+            ended_s: 0,
+            outputs_gone: false,
+        });
         self.first + self.entries.len() as u64 - 1
     }
 
@@ -104,7 +118,8 @@ impl History {
     }
 
     fn entry_mut(&mut self, number: u64) -> Option<&mut Entry> {
-        self.entries.get_mut(number.checked_sub(self.first)? as usize)
+        self.entries
+            .get_mut(number.checked_sub(self.first)? as usize)
     }
 
     /// Numbers of commands that may have this ID, newest first; the caller compares.
@@ -132,11 +147,18 @@ impl History {
         let files: u64 = records.iter().map(|record| record.file_bytes()).sum();
         let ended_s = (info.ended_at_ms / 1000) as u32;
         let streams = records.iter_mut().map(|record| record.layout()).collect();
-        let stored = Stored { info: Some(info), streams }.encode_to_vec();
+        let stored = Stored {
+            info: Some(info),
+            streams,
+        }
+        .encode_to_vec();
         let mut bytes = (stored.len() as u32).to_be_bytes().to_vec();
         bytes.extend_from_slice(&stored);
         let position = self.log_end;
-        let written = self.log.as_ref().is_some_and(|log| sys::pwrite_all(log, &bytes, position).is_ok());
+        let written = self
+            .log
+            .as_ref()
+            .is_some_and(|log| sys::pwrite_all(log, &bytes, position).is_ok());
         if written {
             self.log_end += bytes.len() as u64;
         }
@@ -157,9 +179,13 @@ impl History {
         }
         let log = self.log.as_ref()?;
         let mut length = [0; 4];
-        sys::pread(log, &mut length, entry.position).ok().filter(|&n| n == 4)?;
+        sys::pread(log, &mut length, entry.position)
+            .ok()
+            .filter(|&n| n == 4)?;
         let mut bytes = vec![0; (u32::from_be_bytes(length) as usize).min(1 << 20)];
-        sys::pread(log, &mut bytes, entry.position + 4).ok().filter(|&n| n == bytes.len())?;
+        sys::pread(log, &mut bytes, entry.position + 4)
+            .ok()
+            .filter(|&n| n == bytes.len())?;
         let mut stored = Stored::decode(&bytes[..]).ok()?;
         let err = Record::reopen(number, 1, stored.streams.pop()?, self);
         let out = Record::reopen(number, 0, stored.streams.pop()?, self);
@@ -167,13 +193,18 @@ impl History {
         if entry.outputs_gone {
             records.iter_mut().for_each(Record::forget);
         }
-        Some(Archived { info: stored.info?, records })
+        Some(Archived {
+            info: stored.info?,
+            records,
+        })
     }
 
     /// Makes room for `bytes` more in files by dropping the oldest outputs of ended commands. False: there is none.
     pub fn reserve(&mut self, bytes: u64) -> bool {
         while self.used + bytes > MAX_OUTPUT {
-            let Some((number, freed)) = self.outputs.pop_front() else { return false };
+            let Some((number, freed)) = self.outputs.pop_front() else {
+                return false;
+            };
             self.used -= u64::from(freed);
             for stream in 0..2 {
                 let name = file_name(number, stream);

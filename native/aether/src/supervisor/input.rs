@@ -44,20 +44,33 @@ impl Input {
 
 impl Supervisor {
     pub(super) fn write_input(&mut self, call: AetherInput) -> Result<WriteInputResponse, Failure> {
-        let closed = || failure("STDIN_CLOSED", format!("command {:?} takes no input", call.command_id));
+        let closed = || {
+            failure(
+                "STDIN_CLOSED",
+                format!("command {:?} takes no input", call.command_id),
+            )
+        };
         let number = self.live(&call.command_id)?.ok_or_else(closed)?;
         let command = self.commands.get_mut(&number).ok_or_else(closed)?;
         let input = command.input.as_mut().ok_or_else(closed)?;
         if call.offset > input.taken {
-            let message = format!("input at offset {} where {} bytes were taken", call.offset, input.taken);
+            let message = format!(
+                "input at offset {} where {} bytes were taken",
+                call.offset, input.taken
+            );
             return Err(failure("INPUT_GAP", message));
         }
         let end = call.offset + call.data.len() as u64;
         if end <= input.taken && (input.end || !call.end_of_file) {
             // All of it was taken before.
-            return Ok(WriteInputResponse { accepted_bytes: input.taken });
+            return Ok(WriteInputResponse {
+                accepted_bytes: input.taken,
+            });
         }
-        if input.end || !input.open_for_more || (input.fd.is_none() && !matches!(command.phase, super::command::Phase::Starting)) {
+        if input.end
+            || !input.open_for_more
+            || (input.fd.is_none() && !matches!(command.phase, super::command::Phase::Starting))
+        {
             return Err(closed());
         }
         let fresh = &call.data[((input.taken - call.offset) as usize).min(call.data.len())..];
@@ -78,7 +91,13 @@ impl Supervisor {
 
     /// Writes what the pipe takes now.
     pub(super) fn feed_input(&mut self, number: u64) {
-        let Some(input) = self.commands.get_mut(&number).and_then(|command| command.input.as_mut()) else { return };
+        let Some(input) = self
+            .commands
+            .get_mut(&number)
+            .and_then(|command| command.input.as_mut())
+        else {
+            return;
+        };
         let Some(fd) = &input.fd else { return };
         let mut closed = false;
         while input.sent < input.buffer.len() {
@@ -116,22 +135,42 @@ impl Supervisor {
 
     /// The main process has ended: nobody reads any more.
     pub(super) fn close_input(&mut self, number: u64) {
-        let Some(input) = self.commands.get_mut(&number).and_then(|command| command.input.as_mut()) else { return };
+        let Some(input) = self
+            .commands
+            .get_mut(&number)
+            .and_then(|command| command.input.as_mut())
+        else {
+            return;
+        };
         if let (Some(fd), true) = (&input.fd, input.watched) {
             self.epoll.remove(fd);
         }
-        *input = Input { end: true, taken: input.taken, ..Input::new(None, Vec::new(), false, false) };
+        *input = Input {
+            end: true,
+            taken: input.taken,
+            ..Input::new(None, Vec::new(), false, false)
+        };
     }
 
     pub(super) fn resize(&mut self, call: wire::AetherResize) -> Result<(), Failure> {
         let size = call.size.unwrap_or_default();
-        if ![size.rows, size.cols].iter().all(|n| (1..=65535).contains(n)) {
+        if ![size.rows, size.cols]
+            .iter()
+            .all(|n| (1..=65535).contains(n))
+        {
             return Err(failure("INVALID_ARGUMENT", "rows and cols are 1 to 65535"));
         }
-        let Some(number) = self.live(&call.command_id)? else { return Ok(()) };
-        let Some(command) = self.commands.get(&number) else { return Ok(()) };
+        let Some(number) = self.live(&call.command_id)? else {
+            return Ok(());
+        };
+        let Some(command) = self.commands.get(&number) else {
+            return Ok(());
+        };
         if !command.info.pty {
-            return Err(failure("NOT_A_TERMINAL", format!("command {:?} has no terminal", call.command_id)));
+            return Err(failure(
+                "NOT_A_TERMINAL",
+                format!("command {:?} has no terminal", call.command_id),
+            ));
         }
         if let Some(terminal) = &command.terminal {
             let size = libc::winsize {

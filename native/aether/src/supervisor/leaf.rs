@@ -31,7 +31,9 @@ impl Leaf {
 
     pub fn kill(&self) -> bool {
         self.killed.set(true);
-        sys::openat(&self.dir, c"cgroup.kill", libc::O_WRONLY, 0).and_then(|file| sys::write(&file, b"1")).is_ok()
+        sys::openat(&self.dir, c"cgroup.kill", libc::O_WRONLY, 0)
+            .and_then(|file| sys::write(&file, b"1"))
+            .is_ok()
     }
 
     pub fn procs(&self) -> Option<OwnedFd> {
@@ -51,7 +53,12 @@ impl Leaves {
         if let Some(root) = &root {
             make_enterable(root);
         }
-        Leaves { root, free: Vec::new(), lingering: Vec::new(), next: 1 }
+        Leaves {
+            root,
+            free: Vec::new(),
+            lingering: Vec::new(),
+            next: 1,
+        }
     }
 
     pub fn take(&mut self) -> Option<Leaf> {
@@ -73,7 +80,11 @@ impl Leaves {
         let dir = sys::openat(root, &name, libc::O_RDONLY | libc::O_DIRECTORY, 0).ok()?;
         make_enterable(&dir);
         self.next += 1;
-        Some(Leaf { name: self.next - 1, dir, killed: Cell::new(false) })
+        Some(Leaf {
+            name: self.next - 1,
+            dir,
+            killed: Cell::new(false),
+        })
     }
 
     /// Takes back the leaf of command `number`, which has ended.
@@ -87,7 +98,10 @@ impl Leaves {
 
     /// The leaf of an ended command, while something in it lives.
     pub fn of(&self, number: u64) -> Option<&Leaf> {
-        self.lingering.iter().find(|(owner, _)| *owner == number).map(|(_, leaf)| leaf)
+        self.lingering
+            .iter()
+            .find(|(owner, _)| *owner == number)
+            .map(|(_, leaf)| leaf)
     }
 
     fn sweep(&mut self) {

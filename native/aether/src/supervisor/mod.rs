@@ -52,7 +52,10 @@ mod key {
 /// What a token that init knows stands for.
 enum Purpose {
     Command(u64),
-    Ping { connection: u32, request: u32 },
+    Ping {
+        connection: u32,
+        request: u32,
+    },
     Shell(String),
     Worker,
     /// Pipes for a session's call.
@@ -100,6 +103,9 @@ pub fn run_aether(setup: AetherSetup) -> ! {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+        // Large buffers go back to the kernel when they are freed, also after the first.
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 * 1024);
     }
     let Ok(mut supervisor) = Supervisor::new(setup) else {
         // SAFETY: ends the process.
@@ -205,7 +211,9 @@ impl Supervisor {
             let borrowed: Vec<BorrowedFd> = fds.iter().map(|fd| fd.as_fd()).collect();
             match link::send(&self.link, order, &borrowed) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let _ = self.epoll.change(&self.link, libc::EPOLLIN | libc::EPOLLOUT, key::LINK);
+                    let _ =
+                        self.epoll
+                            .change(&self.link, libc::EPOLLIN | libc::EPOLLOUT, key::LINK);
                     return;
                 }
                 // Init is gone: its pidfd says so too.
@@ -236,7 +244,11 @@ impl Supervisor {
     fn heard(&mut self, report: Report, fds: Vec<OwnedFd>) {
         let token = report.token;
         let last = report.news != news::STARTED;
-        let purpose = if last { self.purposes.remove(&token) } else { None };
+        let purpose = if last {
+            self.purposes.remove(&token)
+        } else {
+            None
+        };
         let purpose = match &purpose {
             Some(purpose) => purpose,
             None => match self.purposes.get(&token) {
@@ -262,10 +274,16 @@ impl Supervisor {
                     _ => self.shell_ended(&session, token, &report),
                 }
             }
-            Purpose::Ping { connection, request } => match report.news {
+            Purpose::Ping {
+                connection,
+                request,
+            } => match report.news {
                 news::REFUSED => {
                     let error = io::Error::from_raw_os_error(report.errno);
-                    let failed = failure("UNAVAILABLE", format!("no process could be forked in the sandbox: {error}"));
+                    let failed = failure(
+                        "UNAVAILABLE",
+                        format!("no process could be forked in the sandbox: {error}"),
+                    );
                     self.reply_error(connection, request, failed);
                 }
                 _ => self.reply_done(connection, request),
@@ -282,8 +300,16 @@ impl Supervisor {
     fn lost(&mut self) -> ! {
         let ids: Vec<u32> = self.connections.keys().copied().collect();
         for id in ids {
-            if let Some(request) = self.connections.get(&id).and_then(|connection| connection.waiting_request()) {
-                self.reply_error(id, request, failure("SANDBOX_LOST", "the sandbox's init has ended"));
+            if let Some(request) = self
+                .connections
+                .get(&id)
+                .and_then(|connection| connection.waiting_request())
+            {
+                self.reply_error(
+                    id,
+                    request,
+                    failure("SANDBOX_LOST", "the sandbox's init has ended"),
+                );
             }
         }
         // SAFETY: ends the process.

@@ -24,17 +24,25 @@ impl Supervisor {
         let mut budget = TURN;
         loop {
             self.feed_readers(number);
-            let Some(command) = self.commands.get(&number) else { return };
+            let Some(command) = self.commands.get(&number) else {
+                return;
+            };
             let readers = command.readers.clone();
             for id in readers {
                 // Whoever's socket is full wakes us when it is not; nobody else may be left waiting.
                 self.settle(id);
             }
-            let Some(command) = self.commands.get(&number) else { return };
+            let Some(command) = self.commands.get(&number) else {
+                return;
+            };
             if command.readers.iter().any(|id| self.is_full(*id)) {
                 break;
             }
-            if command.readers.iter().any(|id| self.holds_back(*id, command)) {
+            if command
+                .readers
+                .iter()
+                .any(|id| self.holds_back(*id, command))
+            {
                 continue;
             }
             // Only here, where no reader is left with something half sent.
@@ -54,21 +62,31 @@ impl Supervisor {
 
     fn is_full(&self, id: u32) -> bool {
         self.connections.get(&id).is_some_and(|connection| {
-            !connection.is_idle() && connection.reader.as_ref().is_some_and(|reader| !reader.recorded_only)
+            !connection.is_idle()
+                && connection
+                    .reader
+                    .as_ref()
+                    .is_some_and(|reader| !reader.recorded_only)
         })
     }
 
     /// Whether the reader is behind, and the command must wait for it.
     fn holds_back(&self, id: u32, command: &Command) -> bool {
-        let Some(connection) = self.connections.get(&id) else { return false };
-        let Some(reader) = &connection.reader else { return false };
+        let Some(connection) = self.connections.get(&id) else {
+            return false;
+        };
+        let Some(reader) = &connection.reader else {
+            return false;
+        };
         let behind = (0..2).any(|s| reader.cursor[s] < command.streams[s].record.total);
         !reader.recorded_only && (behind || !connection.is_idle())
     }
 
     /// Bytes read.
     fn read_streams(&mut self, number: u64) -> usize {
-        let Some(command) = self.commands.get_mut(&number) else { return 0 };
+        let Some(command) = self.commands.get_mut(&number) else {
+            return 0;
+        };
         let session = !command.info.session_id.is_empty();
         let mut all = 0;
         for s in 0..2 {
@@ -90,7 +108,8 @@ impl Supervisor {
                 // A terminal whose last user is gone gives EIO.
                 Err(_) => 0,
             };
-            if n == 0 && matches!(command.phase, Phase::Running) && session && !sys::is_hung_up(fd) {
+            if n == 0 && matches!(command.phase, Phase::Running) && session && !sys::is_hung_up(fd)
+            {
                 // A session's shell has not opened it yet.
                 continue;
             }
@@ -110,13 +129,22 @@ impl Supervisor {
             let offset = stream.record.total;
             let data = &self.buffer[..n];
             stream.record.append(data, &mut self.history);
-            if stream.until.is_some_and(|until| stream.record.total >= until) {
+            if stream
+                .until
+                .is_some_and(|until| stream.record.total >= until)
+            {
                 stream.complete = true;
             }
             let head = output_header(KINDS[s], offset, 0, n);
             for id in &command.readers {
-                let Some(connection) = self.connections.get_mut(id) else { continue };
-                if connection.reader.as_ref().is_some_and(|reader| reader.cursor[s] == offset) {
+                let Some(connection) = self.connections.get_mut(id) else {
+                    continue;
+                };
+                if connection
+                    .reader
+                    .as_ref()
+                    .is_some_and(|reader| reader.cursor[s] == offset)
+                {
                     connection.send_two(&head, data);
                     if let Some(reader) = &mut connection.reader {
                         reader.cursor[s] += n as u64;
@@ -132,9 +160,16 @@ impl Supervisor {
     /// Puts pipes into epoll, or takes them out while a reader holds the command back: a closed one would wake us
     /// again and again.
     fn watch_streams(&mut self, number: u64) {
-        let Some(command) = self.commands.get(&number) else { return };
-        let wanted = !command.readers.iter().any(|id| self.holds_back(*id, command));
-        let Some(command) = self.commands.get_mut(&number) else { return };
+        let Some(command) = self.commands.get(&number) else {
+            return;
+        };
+        let wanted = !command
+            .readers
+            .iter()
+            .any(|id| self.holds_back(*id, command));
+        let Some(command) = self.commands.get_mut(&number) else {
+            return;
+        };
         for (s, kind) in [key::STDOUT, key::STDERR].into_iter().enumerate() {
             let stream = &mut command.streams[s];
             let Some(fd) = &stream.fd else { continue };
@@ -150,11 +185,15 @@ impl Supervisor {
     }
 
     fn feed_readers(&mut self, number: u64) {
-        let Some(command) = self.commands.get_mut(&number) else { return };
+        let Some(command) = self.commands.get_mut(&number) else {
+            return;
+        };
         let over = command.is_over();
         let mut left = Vec::new();
         for &id in &command.readers {
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            let Some(connection) = self.connections.get_mut(&id) else {
+                continue;
+            };
             let records = [&command.streams[0].record, &command.streams[1].record];
             let current = feed(connection, records, &mut self.buffer);
             if let (true, Some(reader)) = (current, &connection.reader) {
@@ -163,7 +202,9 @@ impl Supervisor {
                 }
             }
         }
-        command.readers.retain(|id| !left.iter().any(|(gone, _)| gone == id));
+        command
+            .readers
+            .retain(|id| !left.iter().any(|(gone, _)| gone == id));
         let outcome = command.info.outcome.clone();
         for (id, request) in left {
             let last = match &outcome {
@@ -187,8 +228,12 @@ impl Supervisor {
 
     /// A connection can take more.
     pub(super) fn pump_connection(&mut self, id: u32) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let Some(mut reader) = connection.reader.take() else { return };
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        let Some(mut reader) = connection.reader.take() else {
+            return;
+        };
         match reader.source {
             Source::Live(number) => {
                 connection.reader = Some(reader);
@@ -200,14 +245,20 @@ impl Supervisor {
                 connection.reader = Some(reader);
                 loop {
                     self.settle(id);
-                    let Some(connection) = self.connections.get_mut(&id) else { return };
+                    let Some(connection) = self.connections.get_mut(&id) else {
+                        return;
+                    };
                     if !connection.is_idle() {
                         if let Some(reader) = &mut connection.reader {
                             reader.source = Source::Archived(archived);
                         }
                         return;
                     }
-                    if feed(connection, [&archived.records[0], &archived.records[1]], &mut self.buffer) {
+                    if feed(
+                        connection,
+                        [&archived.records[0], &archived.records[1]],
+                        &mut self.buffer,
+                    ) {
                         let outcome = archived.info.outcome.unwrap_or_default();
                         return self.finish_reading(id, request, Reply::Ended(outcome));
                     }
@@ -217,7 +268,9 @@ impl Supervisor {
     }
 
     pub(super) fn attach(&mut self, id: u32, reader: Reader) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
         connection.held = None;
         let live = match reader.source {
             Source::Live(number) => Some(number),
@@ -240,14 +293,19 @@ impl Supervisor {
 
     /// Nothing writes into it any more, and nobody reads it from memory.
     pub(super) fn archive_if_done(&mut self, number: u64) {
-        let Some(command) = self.commands.get(&number) else { return };
+        let Some(command) = self.commands.get(&number) else {
+            return;
+        };
         let open = command.streams.iter().any(|stream| stream.fd.is_some());
         if !matches!(command.phase, Phase::Ended) || open || !command.readers.is_empty() {
             return;
         }
-        let Some(command) = self.commands.remove(&number) else { return };
+        let Some(command) = self.commands.remove(&number) else {
+            return;
+        };
         let [out, err] = command.streams;
-        self.history.archive(number, command.info, [out.record, err.record]);
+        self.history
+            .archive(number, command.info, [out.record, err.record]);
     }
 }
 
@@ -255,7 +313,9 @@ impl Supervisor {
 fn feed(connection: &mut Connection, records: [&Record; 2], buffer: &mut [u8]) -> bool {
     for s in 0..2 {
         loop {
-            let Some(cursor) = connection.reader.as_ref().map(|reader| reader.cursor[s]) else { return false };
+            let Some(cursor) = connection.reader.as_ref().map(|reader| reader.cursor[s]) else {
+                return false;
+            };
             if cursor >= records[s].total {
                 break;
             }

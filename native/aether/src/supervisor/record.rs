@@ -76,7 +76,14 @@ impl Record {
     }
 
     pub fn reopen(number: u64, stream: u32, layout: Layout, history: &History) -> Record {
-        let file = layout.in_file.then(|| history.open(&file_name(number, stream), libc::O_RDONLY).ok()).flatten();
+        let file = layout
+            .in_file
+            .then(|| {
+                history
+                    .open(&file_name(number, stream), libc::O_RDONLY)
+                    .ok()
+            })
+            .flatten();
         Record {
             gone: layout.gone || (layout.in_file && file.is_none()),
             number,
@@ -179,10 +186,18 @@ impl Record {
             let tail = self.total.saturating_sub(self.ring).max(self.head);
             let start = offset.max(tail);
             let place = (start - self.head) % self.ring;
-            (start, self.head + place, (self.total - start).min(self.ring - place))
+            (
+                start,
+                self.head + place,
+                (self.total - start).min(self.ring - place),
+            )
         };
         let n = buffer.len().min(length as usize);
-        match self.file.as_ref().map(|file| sys::pread(file, &mut buffer[..n], at)) {
+        match self
+            .file
+            .as_ref()
+            .map(|file| sys::pread(file, &mut buffer[..n], at))
+        {
             Some(Ok(n)) if n > 0 => (start, n),
             _ => (self.total, 0),
         }

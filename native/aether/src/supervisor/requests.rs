@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use prost::Message;
 use wire::aether_reply::Result as Reply;
 use wire::aether_request::Call;
-use wire::{AetherCommands, AetherHello, AetherHelloReply, AetherListCommands, AetherRequest, ListSessionsResponse};
+use wire::{
+    AetherCommands, AetherHello, AetherHelloReply, AetherListCommands, AetherRequest,
+    ListSessionsResponse,
+};
 
 use super::environment::{check_env, Base};
 use super::{Purpose, Supervisor};
@@ -30,14 +33,25 @@ impl Supervisor {
     fn answer(&mut self, id: u32, request: AetherRequest, encoded: Vec<u8>) -> Result<(), Failure> {
         let number = request.id;
         let Some(call) = request.call else {
-            return Err(failure("NO_SUCH_METHOD", "this version of aether does not know the request"));
+            return Err(failure(
+                "NO_SUCH_METHOD",
+                "this version of aether does not know the request",
+            ));
         };
         if !self.is_greeted(id) && !matches!(call, Call::Hello(_)) {
-            return Err(failure("INVALID_ARGUMENT", "the first request on a connection is Hello"));
+            return Err(failure(
+                "INVALID_ARGUMENT",
+                "the first request on a connection is Hello",
+            ));
         }
         let asks = matches!(
             call,
-            Call::Hello(_) | Call::Configure(_) | Call::Ping(_) | Call::GetCommand(_) | Call::ListCommands(_) | Call::ListSessions(_)
+            Call::Hello(_)
+                | Call::Configure(_)
+                | Call::Ping(_)
+                | Call::GetCommand(_)
+                | Call::ListCommands(_)
+                | Call::ListSessions(_)
         );
         if !asks {
             self.last_active = sys::now_ns();
@@ -53,14 +67,28 @@ impl Supervisor {
                 check_env(&configure.secret_env)?;
                 let mut env: BTreeMap<String, String> = configure.env;
                 env.extend(configure.secret_env);
-                self.base = Base { env, user: configure.user, cwd: configure.cwd };
+                self.base = Base {
+                    env,
+                    user: configure.user,
+                    cwd: configure.cwd,
+                };
                 self.configured = true;
                 self.reply_now(id, number);
             }
             Call::Ping(_) => {
-                let token = self.token(Purpose::Ping { connection: id, request: number });
+                let token = self.token(Purpose::Ping {
+                    connection: id,
+                    request: number,
+                });
                 self.await_answer(id);
-                self.order(Order { what: what::PING, token, ..Default::default() }, Vec::new());
+                self.order(
+                    Order {
+                        what: what::PING,
+                        token,
+                        ..Default::default()
+                    },
+                    Vec::new(),
+                );
             }
             Call::Start(start) => self.start(id, number, start)?,
             Call::Attach(attach) => self.attach_known(id, number, attach)?,
@@ -82,7 +110,12 @@ impl Supervisor {
                     Some(super::command::Known::Archived(archived)) => Some(archived.info),
                     None => None,
                 };
-                let missing = || failure("COMMAND_NOT_FOUND", format!("no command {:?} in this sandbox", get.command_id));
+                let missing = || {
+                    failure(
+                        "COMMAND_NOT_FOUND",
+                        format!("no command {:?} in this sandbox", get.command_id),
+                    )
+                };
                 self.reply(id, number, Reply::Command(info.ok_or_else(missing)?));
             }
             Call::ListCommands(list) => {
@@ -92,12 +125,24 @@ impl Supervisor {
             Call::OpenSession(open) => self.open_session(id, number, open)?,
             Call::CloseSession(close) => self.close_session(id, number, &close.session_id)?,
             Call::ListSessions(_) => {
-                let sessions = self.sessions.values().map(|session| session.info.clone()).collect();
-                self.reply(id, number, Reply::Sessions(ListSessionsResponse { sessions }));
+                let sessions = self
+                    .sessions
+                    .values()
+                    .map(|session| session.info.clone())
+                    .collect();
+                self.reply(
+                    id,
+                    number,
+                    Reply::Sessions(ListSessionsResponse { sessions }),
+                );
             }
             Call::Stat(call) => self.start_worker(id, number, encoded, call.user, false)?,
-            Call::ListDirectory(call) => self.start_worker(id, number, encoded, call.user, false)?,
-            Call::MakeDirectory(call) => self.start_worker(id, number, encoded, call.user, false)?,
+            Call::ListDirectory(call) => {
+                self.start_worker(id, number, encoded, call.user, false)?
+            }
+            Call::MakeDirectory(call) => {
+                self.start_worker(id, number, encoded, call.user, false)?
+            }
             Call::Move(call) => self.start_worker(id, number, encoded, call.user, false)?,
             Call::Remove(call) => self.start_worker(id, number, encoded, call.user, false)?,
             Call::Watch(call) => self.start_worker(id, number, encoded, call.user, true)?,
@@ -117,7 +162,10 @@ impl Supervisor {
 
     fn hello(&self, hello: AetherHello) -> Result<AetherHelloReply, Failure> {
         if hello.sandbox_id != self.sandbox_id {
-            let message = format!("asked for sandbox {:?}, this is {:?}", hello.sandbox_id, self.sandbox_id);
+            let message = format!(
+                "asked for sandbox {:?}, this is {:?}",
+                hello.sandbox_id, self.sandbox_id
+            );
             return Err(failure("WRONG_SANDBOX", message));
         }
         if hello.min_version > VERSION || hello.max_version < VERSION {
@@ -143,14 +191,20 @@ impl Supervisor {
     }
 
     fn list_commands(&self, list: &AetherListCommands) -> AetherCommands {
-        let limit = if list.limit == 0 { 100 } else { list.limit.min(1000) } as usize;
+        let limit = if list.limit == 0 {
+            100
+        } else {
+            list.limit.min(1000)
+        } as usize;
         let mut reply = AetherCommands::default();
         let mut bytes = 0;
         for number in self.history.numbers(list.from) {
             if list.running_only && !self.is_running(number) {
                 continue;
             }
-            let Some(info) = self.info_of(number) else { continue };
+            let Some(info) = self.info_of(number) else {
+                continue;
+            };
             bytes += info.encoded_len();
             if reply.commands.len() == limit || (bytes > MAX_LIST && !reply.commands.is_empty()) {
                 reply.next = number;

@@ -81,7 +81,12 @@ fn script(text: &str, call: u64, with_input: bool) -> String {
 }
 
 impl Supervisor {
-    pub(super) fn open_session(&mut self, id: u32, request: u32, call: AetherOpenSession) -> Result<(), Failure> {
+    pub(super) fn open_session(
+        &mut self,
+        id: u32,
+        request: u32,
+        call: AetherOpenSession,
+    ) -> Result<(), Failure> {
         check_id("session_id", &call.session_id)?;
         check_env(&call.env)?;
         check_env(&call.secret_env)?;
@@ -95,7 +100,11 @@ impl Supervisor {
             }
             return Ok(());
         }
-        let user = if call.user.is_empty() { self.base.user.clone() } else { call.user };
+        let user = if call.user.is_empty() {
+            self.base.user.clone()
+        } else {
+            call.user
+        };
         let session = Session {
             info: SessionInfo {
                 session_id: call.session_id.clone(),
@@ -129,14 +138,18 @@ impl Supervisor {
     }
 
     fn spawn_shell(&mut self, id: &str) -> Result<(), Failure> {
-        let no_pipe = |error: std::io::Error| failure("TOO_MANY_REQUESTS", format!("no pipe can be made: {error}"));
+        let no_pipe = |error: std::io::Error| {
+            failure("TOO_MANY_REQUESTS", format!("no pipe can be made: {error}"))
+        };
         let (control_read, control) = sys::pipe().map_err(no_pipe)?;
         let (status, status_write) = sys::pipe().map_err(no_pipe)?;
         sys::set_nonblocking(&control, true).map_err(no_pipe)?;
         sys::set_nonblocking(&status, true).map_err(no_pipe)?;
         let token = self.token(Purpose::Shell(id.to_string()));
         let _ = self.epoll.add(&status, libc::EPOLLIN, key::STATUS | token);
-        let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Ok(());
+        };
         if session.leaf.as_ref().is_some_and(|leaf| leaf.is_killed()) {
             if let Some(old) = session.leaf.take() {
                 self.leaves.release(0, old);
@@ -144,7 +157,10 @@ impl Supervisor {
             session.leaf = self.leaves.take();
         }
         let mut fds = vec![control_read, status_write];
-        let leaf = session.leaf.as_ref().and_then(|leaf| sys::duplicate(&leaf.dir).ok());
+        let leaf = session
+            .leaf
+            .as_ref()
+            .and_then(|leaf| sys::duplicate(&leaf.dir).ok());
         let has_leaf = leaf.is_some();
         if let Some(leaf) = leaf {
             fds.insert(0, leaf);
@@ -155,15 +171,26 @@ impl Supervisor {
             user: session.info.user.clone(),
             cwd: session.cwd.clone().into_bytes(),
             default_cwd: self.base.cwd.clone().into_bytes(),
-            argv: ["bash", "--norc", "--noprofile", "-s"].map(|arg| arg.as_bytes().to_vec()).to_vec(),
-            env: self.base.environment(&[&session.env, &session.secret_env], false),
+            argv: ["bash", "--norc", "--noprofile", "-s"]
+                .map(|arg| arg.as_bytes().to_vec())
+                .to_vec(),
+            env: self
+                .base
+                .environment(&[&session.env, &session.secret_env], false),
             shell: true,
             session: true,
             has_leaf,
             has_stdin: true,
             ..Default::default()
         };
-        session.shell = Some(Shell { token, control, status, out: Vec::new(), watched: false, heard: Vec::new() });
+        session.shell = Some(Shell {
+            token,
+            control,
+            status,
+            out: Vec::new(),
+            watched: false,
+            heard: Vec::new(),
+        });
         self.order(order, fds);
         Ok(())
     }
@@ -171,13 +198,22 @@ impl Supervisor {
     pub(super) fn start_call(&mut self, id: String, spec: CommandSpec) -> Result<u64, Failure> {
         let name = spec.session_id.clone();
         let Some(session) = self.sessions.get(&name) else {
-            return Err(failure("SESSION_NOT_FOUND", format!("no session {name:?} in this sandbox")));
+            return Err(failure(
+                "SESSION_NOT_FOUND",
+                format!("no session {name:?} in this sandbox"),
+            ));
         };
         if !session.closing.is_empty() {
-            return Err(failure("SESSION_NOT_FOUND", format!("session {name:?} is being closed")));
+            return Err(failure(
+                "SESSION_NOT_FOUND",
+                format!("session {name:?} is being closed"),
+            ));
         }
         if session.call.is_some() {
-            let message = format!("command {:?} runs in session {name:?}", session.info.command_id);
+            let message = format!(
+                "command {:?} runs in session {name:?}",
+                session.info.command_id
+            );
             return Err(failure("SESSION_BUSY", message));
         }
         let fresh = session.shell.is_none();
@@ -205,13 +241,24 @@ impl Supervisor {
                 _ => String::new(),
             };
         }
-        self.order(Order { what: what::SESSION_PIPES, token, user, has_stdin, ..Default::default() }, Vec::new());
+        self.order(
+            Order {
+                what: what::SESSION_PIPES,
+                token,
+                user,
+                has_stdin,
+                ..Default::default()
+            },
+            Vec::new(),
+        );
         Ok(number)
     }
 
     /// The call's own pipes are there: now the shell may have its text.
     pub(super) fn call_pipes(&mut self, number: u64, fds: Vec<OwnedFd>) {
-        let Some(command) = self.commands.get_mut(&number) else { return };
+        let Some(command) = self.commands.get_mut(&number) else {
+            return;
+        };
         let name = command.info.session_id.clone();
         let mut fds = fds.into_iter();
         for stream in &mut command.streams {
@@ -223,7 +270,10 @@ impl Supervisor {
             input.read_end = fds.next();
         }
         let token = command.token;
-        let gone = self.sessions.get(&name).is_none_or(|session| session.shell.is_none());
+        let gone = self
+            .sessions
+            .get(&name)
+            .is_none_or(|session| session.shell.is_none());
         if gone {
             // The shell ended between two calls.
             command.restarted = true;
@@ -237,7 +287,9 @@ impl Supervisor {
         if let Some(session) = self.sessions.get_mut(&name) {
             let text = std::mem::take(&mut session.text);
             if let Some(shell) = &mut session.shell {
-                shell.out.extend_from_slice(script(&text, token, with_input).as_bytes());
+                shell
+                    .out
+                    .extend_from_slice(script(&text, token, with_input).as_bytes());
                 let shell = shell.token;
                 self.session_control(shell);
             }
@@ -246,13 +298,22 @@ impl Supervisor {
     }
 
     fn session_of(&mut self, token: u64) -> Option<&mut Session> {
-        let Some(Purpose::Shell(name)) = self.purposes.get(&token) else { return None };
-        self.sessions.get_mut(name).filter(|session| session.shell_token() == Some(token))
+        let Some(Purpose::Shell(name)) = self.purposes.get(&token) else {
+            return None;
+        };
+        self.sessions
+            .get_mut(name)
+            .filter(|session| session.shell_token() == Some(token))
     }
 
     /// Writes to the shell what its pipe takes.
     pub(super) fn session_control(&mut self, token: u64) {
-        let Some(shell) = self.session_of(token).and_then(|session| session.shell.as_mut()) else { return };
+        let Some(shell) = self
+            .session_of(token)
+            .and_then(|session| session.shell.as_mut())
+        else {
+            return;
+        };
         let mut sent = 0;
         while sent < shell.out.len() {
             match sys::write(&shell.control, &shell.out[sent..]) {
@@ -269,10 +330,20 @@ impl Supervisor {
         }
         if waiting != shell.watched {
             shell.watched = waiting;
-            let Some(Purpose::Shell(name)) = self.purposes.get(&token) else { return };
-            let Some(shell) = self.sessions.get(name).and_then(|session| session.shell.as_ref()) else { return };
+            let Some(Purpose::Shell(name)) = self.purposes.get(&token) else {
+                return;
+            };
+            let Some(shell) = self
+                .sessions
+                .get(name)
+                .and_then(|session| session.shell.as_ref())
+            else {
+                return;
+            };
             if waiting {
-                let _ = self.epoll.add(&shell.control, libc::EPOLLOUT, key::CONTROL | token);
+                let _ = self
+                    .epoll
+                    .add(&shell.control, libc::EPOLLOUT, key::CONTROL | token);
             } else {
                 self.epoll.remove(&shell.control);
             }
@@ -280,9 +351,13 @@ impl Supervisor {
     }
 
     pub(super) fn session_status(&mut self, token: u64) {
-        let Some(session) = self.session_of(token) else { return };
+        let Some(session) = self.session_of(token) else {
+            return;
+        };
         let call = session.call;
-        let Some(shell) = &mut session.shell else { return };
+        let Some(shell) = &mut session.shell else {
+            return;
+        };
         let mut chunk = [0; 256];
         let mut closed = false;
         loop {
@@ -301,7 +376,9 @@ impl Supervisor {
         while let Some(end) = shell.heard.iter().position(|&b| b == b'\n') {
             let line: Vec<u8> = shell.heard.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line);
-            let mut parts = line.split_ascii_whitespace().map(|part| part.parse::<u64>());
+            let mut parts = line
+                .split_ascii_whitespace()
+                .map(|part| part.parse::<u64>());
             match (parts.next(), parts.next()) {
                 (Some(Ok(call)), Some(Ok(code))) => codes.push((call, (code & 0xff) as i32)),
                 (Some(Ok(call)), Some(Err(_))) => opened = Some(call),
@@ -316,22 +393,36 @@ impl Supervisor {
             }
         }
         let Some(number) = call else { return };
-        let Some(expected) = self.commands.get(&number).map(|command| command.token) else { return };
+        let Some(expected) = self.commands.get(&number).map(|command| command.token) else {
+            return;
+        };
         if opened == Some(expected) {
-            if let Some(input) = self.commands.get_mut(&number).and_then(|command| command.input.as_mut()) {
+            if let Some(input) = self
+                .commands
+                .get_mut(&number)
+                .and_then(|command| command.input.as_mut())
+            {
                 input.read_end = None;
             }
             self.feed_input(number);
         }
         for (call, code) in codes {
             if call == expected {
-                self.command_exited(number, Exit { code: Some(code), ..Exit::default() });
+                self.command_exited(
+                    number,
+                    Exit {
+                        code: Some(code),
+                        ..Exit::default()
+                    },
+                );
             }
         }
     }
 
     pub(super) fn shell_started(&mut self, name: &str, token: u64, in_leaf: bool) {
-        let Some(session) = self.sessions.get_mut(name) else { return };
+        let Some(session) = self.sessions.get_mut(name) else {
+            return;
+        };
         if session.shell_token() != Some(token) {
             return;
         }
@@ -348,13 +439,18 @@ impl Supervisor {
     }
 
     pub(super) fn shell_refused(&mut self, name: &str, report: Report) {
-        let Some(session) = self.sessions.get_mut(name) else { return };
+        let Some(session) = self.sessions.get_mut(name) else {
+            return;
+        };
         session.shell = None;
         let call = session.call;
         let opening = std::mem::take(&mut session.opening);
         let failed = if report.errno != 0 {
             let error = std::io::Error::from_raw_os_error(report.errno);
-            failure("UNAVAILABLE", format!("the session's shell could not be forked: {error}"))
+            failure(
+                "UNAVAILABLE",
+                format!("the session's shell could not be forked: {error}"),
+            )
         } else {
             failure(&report.reason, report.message)
         };
@@ -381,10 +477,13 @@ impl Supervisor {
 
     pub(super) fn shell_ended(&mut self, name: &str, token: u64, report: &Report) {
         // A status that it wrote before its end counts; so the token must still be known.
-        self.purposes.insert(token, Purpose::Shell(name.to_string()));
+        self.purposes
+            .insert(token, Purpose::Shell(name.to_string()));
         self.session_status(token);
         self.purposes.remove(&token);
-        let Some(session) = self.sessions.get_mut(name) else { return };
+        let Some(session) = self.sessions.get_mut(name) else {
+            return;
+        };
         if session.shell_token() != Some(token) {
             return;
         }
@@ -396,7 +495,11 @@ impl Supervisor {
         }
         let (call, closing) = (session.call, !session.closing.is_empty());
         if let Some(number) = call {
-            if self.commands.get(&number).is_some_and(|command| matches!(command.phase, Phase::Running)) {
+            if self
+                .commands
+                .get(&number)
+                .is_some_and(|command| matches!(command.phase, Phase::Running))
+            {
                 self.command_reaped(number, report);
             }
         }
@@ -405,9 +508,17 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn close_session(&mut self, id: u32, request: u32, name: &str) -> Result<(), Failure> {
+    pub(super) fn close_session(
+        &mut self,
+        id: u32,
+        request: u32,
+        name: &str,
+    ) -> Result<(), Failure> {
         let Some(session) = self.sessions.get_mut(name) else {
-            return Err(failure("SESSION_NOT_FOUND", format!("no session {name:?} in this sandbox")));
+            return Err(failure(
+                "SESSION_NOT_FOUND",
+                format!("no session {name:?} in this sandbox"),
+            ));
         };
         session.closing.push((id, request));
         let alive = session.shell.is_some();
@@ -420,7 +531,9 @@ impl Supervisor {
     }
 
     fn remove_session(&mut self, name: &str) {
-        let Some(session) = self.sessions.remove(name) else { return };
+        let Some(session) = self.sessions.remove(name) else {
+            return;
+        };
         if let Some(leaf) = session.leaf {
             leaf.kill();
             self.leaves.release(0, leaf);
@@ -431,7 +544,9 @@ impl Supervisor {
     }
 
     pub(super) fn kill_session_tree(&mut self, name: &str) {
-        let Some(session) = self.sessions.get(name) else { return };
+        let Some(session) = self.sessions.get(name) else {
+            return;
+        };
         if session.leaf.as_ref().is_some_and(|leaf| leaf.kill()) {
             return;
         }

@@ -18,7 +18,12 @@ use crate::sys;
 
 impl Supervisor {
     /// Replies itself, now or when init has answered.
-    pub(super) fn start(&mut self, id: u32, request: u32, call: AetherStart) -> Result<(), Failure> {
+    pub(super) fn start(
+        &mut self,
+        id: u32,
+        request: u32,
+        call: AetherStart,
+    ) -> Result<(), Failure> {
         check_id("command_id", &call.command_id)?;
         match self.find(&call.command_id) {
             Some(Known::Live(number)) => {
@@ -29,13 +34,23 @@ impl Supervisor {
                 self.reply(id, request, Reply::Command(archived.info.clone()));
                 if call.attach {
                     let source = Source::Archived(archived);
-                    self.attach(id, Reader { request, source, cursor: [0, 0], recorded_only: false });
+                    self.attach(
+                        id,
+                        Reader {
+                            request,
+                            source,
+                            cursor: [0, 0],
+                            recorded_only: false,
+                        },
+                    );
                 }
                 return Ok(());
             }
             None => {}
         }
-        let spec = call.spec.ok_or_else(|| failure("EMPTY_COMMAND", "the command has no spec"))?;
+        let spec = call
+            .spec
+            .ok_or_else(|| failure("EMPTY_COMMAND", "the command has no spec"))?;
         check_spec(&spec)?;
         let number = if spec.session_id.is_empty() {
             self.start_process(call.command_id, spec)?
@@ -47,7 +62,9 @@ impl Supervisor {
     }
 
     fn wait_for_start(&mut self, number: u64, id: u32, request: u32, attach: bool) {
-        let Some(command) = self.commands.get_mut(&number) else { return };
+        let Some(command) = self.commands.get_mut(&number) else {
+            return;
+        };
         if matches!(command.phase, Phase::Starting) {
             command.waiting.push((id, request, attach));
             if let Some(connection) = self.connections.get_mut(&id) {
@@ -62,11 +79,21 @@ impl Supervisor {
     }
 
     fn tell_started(&mut self, number: u64, id: u32, request: u32, attach: bool) {
-        let Some(command) = self.commands.get(&number) else { return };
+        let Some(command) = self.commands.get(&number) else {
+            return;
+        };
         self.reply(id, request, Reply::Command(command.info.clone()));
         if attach {
             let source = Source::Live(number);
-            self.attach(id, Reader { request, source, cursor: [0, 0], recorded_only: false });
+            self.attach(
+                id,
+                Reader {
+                    request,
+                    source,
+                    cursor: [0, 0],
+                    recorded_only: false,
+                },
+            );
         }
     }
 
@@ -106,7 +133,11 @@ impl Supervisor {
             argv,
             shell,
             cwd: cut(&spec.cwd),
-            user: cut(if spec.user.is_empty() { &self.base.user } else { &spec.user }),
+            user: cut(if spec.user.is_empty() {
+                &self.base.user
+            } else {
+                &spec.user
+            }),
             env_names,
             session_id: spec.session_id.clone(),
             pty: spec.pty.is_some(),
@@ -122,7 +153,8 @@ impl Supervisor {
             record: Record::new(number, s, cap),
         };
         let started = sys::now_ns();
-        let deadline = (spec.timeout_ms > 0).then(|| started.saturating_add(spec.timeout_ms.saturating_mul(1_000_000)));
+        let deadline = (spec.timeout_ms > 0)
+            .then(|| started.saturating_add(spec.timeout_ms.saturating_mul(1_000_000)));
         if let Some(deadline) = deadline {
             self.deadlines.insert((deadline, number));
         }
@@ -150,7 +182,9 @@ impl Supervisor {
     }
 
     fn start_process(&mut self, id: String, spec: CommandSpec) -> Result<u64, Failure> {
-        let no_pipe = |error: std::io::Error| failure("TOO_MANY_REQUESTS", format!("no pipe can be made: {error}"));
+        let no_pipe = |error: std::io::Error| {
+            failure("TOO_MANY_REQUESTS", format!("no pipe can be made: {error}"))
+        };
         let mut fds: Vec<OwnedFd> = Vec::new();
         let mut ours: Vec<OwnedFd> = Vec::new();
         let mut stdin = None;
@@ -172,12 +206,17 @@ impl Supervisor {
         let number = self.enter(id, &spec);
         let token = self.token(Purpose::Command(number));
         let leaf = self.leaves.take();
-        if let Some(copy) = leaf.as_ref().and_then(|leaf| sys::duplicate(&leaf.dir).ok()) {
+        if let Some(copy) = leaf
+            .as_ref()
+            .and_then(|leaf| sys::duplicate(&leaf.dir).ok())
+        {
             fds.insert(0, copy);
         }
         let pty = spec.pty;
         let has_stdin = stdin.is_some();
-        let env = self.base.environment(&[&spec.env, &spec.secret_env], pty.is_some());
+        let env = self
+            .base
+            .environment(&[&spec.env, &spec.secret_env], pty.is_some());
         let (shell, argv, script) = match spec.what {
             Some(What::Shell(text)) => {
                 let (argv, script) = shell_arguments(&text);
@@ -189,7 +228,11 @@ impl Supervisor {
         let order = Order {
             what: what::SPAWN,
             token,
-            user: if spec.user.is_empty() { self.base.user.clone() } else { spec.user },
+            user: if spec.user.is_empty() {
+                self.base.user.clone()
+            } else {
+                spec.user
+            },
             cwd: spec.cwd.into_bytes(),
             default_cwd: self.base.cwd.clone().into_bytes(),
             argv,
@@ -218,9 +261,15 @@ impl Supervisor {
     }
 
     pub(super) fn command_started(&mut self, number: u64, report: Report, fds: Vec<OwnedFd>) {
-        let Some(command) = self.commands.get_mut(&number) else { return };
+        let Some(command) = self.commands.get_mut(&number) else {
+            return;
+        };
         command.phase = Phase::Running;
-        let unused = if report.in_leaf { None } else { command.leaf.take() };
+        let unused = if report.in_leaf {
+            None
+        } else {
+            command.leaf.take()
+        };
         if command.info.session_id.is_empty() {
             command.info.cwd = cut(&String::from_utf8_lossy(&report.cwd));
         }
@@ -253,7 +302,9 @@ impl Supervisor {
 
     /// Takes it out as if it had never been asked for.
     pub(super) fn forget_command(&mut self, number: u64, failed: Failure) {
-        let Some(command) = self.commands.remove(&number) else { return };
+        let Some(command) = self.commands.remove(&number) else {
+            return;
+        };
         self.history.abandon(number);
         if let Some(deadline) = command.deadline {
             self.deadlines.remove(&(deadline, number));
@@ -266,14 +317,32 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn attach_known(&mut self, id: u32, request: u32, call: AetherAttach) -> Result<(), Failure> {
+    pub(super) fn attach_known(
+        &mut self,
+        id: u32,
+        request: u32,
+        call: AetherAttach,
+    ) -> Result<(), Failure> {
         let source = match self.find(&call.command_id) {
             Some(Known::Live(number)) => Source::Live(number),
             Some(Known::Archived(archived)) => Source::Archived(archived),
-            None => return Err(failure("COMMAND_NOT_FOUND", format!("no command {:?} in this sandbox", call.command_id))),
+            None => {
+                return Err(failure(
+                    "COMMAND_NOT_FOUND",
+                    format!("no command {:?} in this sandbox", call.command_id),
+                ))
+            }
         };
         let cursor = [call.stdout_offset, call.stderr_offset];
-        self.attach(id, Reader { request, source, cursor, recorded_only: call.recorded_only });
+        self.attach(
+            id,
+            Reader {
+                request,
+                source,
+                cursor,
+                recorded_only: call.recorded_only,
+            },
+        );
         Ok(())
     }
 }

@@ -29,14 +29,23 @@ impl Supervisor {
         user: String,
         streams: bool,
     ) -> Result<(), Failure> {
-        let no_socket = |error: std::io::Error| failure("TOO_MANY_REQUESTS", format!("no socket can be made: {error}"));
+        let no_socket = |error: std::io::Error| {
+            failure(
+                "TOO_MANY_REQUESTS",
+                format!("no socket can be made: {error}"),
+            )
+        };
         let mut early = Vec::new();
         let (relay, theirs) = if streams {
-            let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
+            let Some(connection) = self.connections.get_mut(&id) else {
+                return Ok(());
+            };
             if !connection.is_idle() {
                 self.after(id);
             }
-            let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
+            let Some(connection) = self.connections.get_mut(&id) else {
+                return Ok(());
+            };
             let copy = sys::duplicate(&connection.fd).map_err(no_socket)?;
             early = connection.input.take_rest();
             connection.held = Some(request);
@@ -51,11 +60,23 @@ impl Supervisor {
             let _ = self.epoll.add(ours, libc::EPOLLIN, key::RELAY | token);
         }
         self.await_answer(id);
-        self.workers.insert(token, Worker { connection: id, request, relay, reply: FrameBuffer::default() });
+        self.workers.insert(
+            token,
+            Worker {
+                connection: id,
+                request,
+                relay,
+                reply: FrameBuffer::default(),
+            },
+        );
         let order = Order {
             what: what::WORKER,
             token,
-            user: if user.is_empty() { self.base.user.clone() } else { user },
+            user: if user.is_empty() {
+                self.base.user.clone()
+            } else {
+                user
+            },
             default_cwd: self.base.cwd.clone().into_bytes(),
             request: encoded,
             early,
@@ -66,7 +87,9 @@ impl Supervisor {
     }
 
     pub(super) fn worker_started(&mut self, token: u64) {
-        let Some(worker) = self.workers.get(&token) else { return };
+        let Some(worker) = self.workers.get(&token) else {
+            return;
+        };
         if worker.relay.is_none() {
             let id = worker.connection;
             self.workers.remove(&token);
@@ -79,10 +102,15 @@ impl Supervisor {
     }
 
     pub(super) fn worker_refused(&mut self, token: u64, report: Report) {
-        let Some(worker) = self.workers.remove(&token) else { return };
+        let Some(worker) = self.workers.remove(&token) else {
+            return;
+        };
         let failed = if report.errno != 0 {
             let error = std::io::Error::from_raw_os_error(report.errno);
-            failure("FILE_WORKER_ENDED", format!("no process could be forked in the sandbox: {error}"))
+            failure(
+                "FILE_WORKER_ENDED",
+                format!("no process could be forked in the sandbox: {error}"),
+            )
         } else {
             failure(&report.reason, report.message)
         };
@@ -101,13 +129,17 @@ impl Supervisor {
 
     /// Reads the worker's reply. It runs inside: its bytes are checked as a frame, and nothing more is taken from it.
     pub(super) fn relay(&mut self, token: u64) {
-        let Some(worker) = self.workers.get_mut(&token) else { return };
+        let Some(worker) = self.workers.get_mut(&token) else {
+            return;
+        };
         let Some(relay) = &worker.relay else { return };
         loop {
             match sys::read(relay, &mut self.buffer[..64 * 1024]) {
                 Ok(0) => break,
                 Ok(n) => worker.reply.extend(&self.buffer[..n]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return self.relay_frame(token),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return self.relay_frame(token)
+                }
                 Err(_) => break,
             }
             if worker.reply.len() > wire::frame::MAX_PAYLOAD_BYTES + 64 {
@@ -119,12 +151,17 @@ impl Supervisor {
     }
 
     fn relay_frame(&mut self, token: u64) {
-        let Some(worker) = self.workers.get_mut(&token) else { return };
+        let Some(worker) = self.workers.get_mut(&token) else {
+            return;
+        };
         let (id, request) = (worker.connection, worker.request);
         match worker.reply.next_frame() {
             Ok(Some((KIND_MESSAGE, payload))) => {
                 let reply = <wire::AetherReply as prost::Message>::decode(&payload[..]);
-                match reply.ok().filter(|reply| reply.id == request && reply.result.is_some()) {
+                match reply
+                    .ok()
+                    .filter(|reply| reply.id == request && reply.result.is_some())
+                {
                     Some(reply) => {
                         let mut frame = Vec::new();
                         wire::buffer::push_message(&mut frame, &reply);
@@ -141,16 +178,28 @@ impl Supervisor {
     }
 
     fn drop_worker(&mut self, token: u64) {
-        if let Some(Worker { relay: Some(relay), .. }) = self.workers.remove(&token) {
+        if let Some(Worker {
+            relay: Some(relay), ..
+        }) = self.workers.remove(&token)
+        {
             self.epoll.remove(&relay);
         }
     }
 
     /// Without a reply.
     fn finish_relay(&mut self, token: u64) {
-        let Some(worker) = self.workers.get(&token) else { return };
+        let Some(worker) = self.workers.get(&token) else {
+            return;
+        };
         let (id, request) = (worker.connection, worker.request);
         self.drop_worker(token);
-        self.reply_error(id, request, failure("FILE_WORKER_ENDED", "the process that served the files ended without an answer"));
+        self.reply_error(
+            id,
+            request,
+            failure(
+                "FILE_WORKER_ENDED",
+                "the process that served the files ended without an answer",
+            ),
+        );
     }
 }

@@ -12,19 +12,37 @@ use crate::support::*;
 #[test]
 fn kill_all_ends_all_but_init() {
     let sandbox = TestSandbox::new(&[]);
-    sandbox.client().background("victim", sh("sleep 4720")).unwrap();
+    sandbox
+        .client()
+        .background("victim", sh("sleep 4720"))
+        .unwrap();
     let ran = sandbox.sh("kill -9 -1; echo alive");
     assert!(ran.code() == 0 && ran.text() == "alive\n", "{ran:?}");
-    let ran = sandbox.client().attach("victim", [0, 0], false).finish().unwrap();
-    assert_eq!((ran.outcome.signal.as_str(), ran.outcome.oom_killed), ("SIGKILL", false));
-    assert_eq!(sandbox.sh("kill -9 1; kill -TERM 1; kill -SEGV 1; echo $?").text(), "0\n");
+    let ran = sandbox
+        .client()
+        .attach("victim", [0, 0], false)
+        .finish()
+        .unwrap();
+    assert_eq!(
+        (ran.outcome.signal.as_str(), ran.outcome.oom_killed),
+        ("SIGKILL", false)
+    );
+    assert_eq!(
+        sandbox
+            .sh("kill -9 1; kill -TERM 1; kill -SEGV 1; echo $?")
+            .text(),
+        "0\n"
+    );
     assert_eq!(sandbox.sh("echo alive").text(), "alive\n");
 }
 
 #[test]
 fn a_fork_bomb() {
     let sandbox = TestSandbox::new(&["pids=64"]);
-    let spec = CommandSpec { timeout_ms: 20_000, ..sh("b() { b | b & }; b; sleep 100") };
+    let spec = CommandSpec {
+        timeout_ms: 20_000,
+        ..sh("b() { b | b & }; b; sleep 100")
+    };
     sandbox.client().background("bomb", spec).unwrap();
     let mut refused = None;
     let end = Instant::now() + std::time::Duration::from_secs(15);
@@ -35,24 +53,44 @@ fn a_fork_bomb() {
         }
     }
     let ran = refused.expect("no more processes");
-    assert!(ran.errors().starts_with("bash: fork: Resource temporarily unavailable"), "{ran:?}");
+    assert!(
+        ran.errors()
+            .starts_with("bash: fork: Resource temporarily unavailable"),
+        "{ran:?}"
+    );
     assert_eq!(ran.outcome.limit_hit, [LimitHit::Pids as i32]);
     sandbox.client().signal("bomb", 9, true).unwrap();
-    let bomb = sandbox.client().attach("bomb", [0, 0], false).finish().unwrap();
+    let bomb = sandbox
+        .client()
+        .attach("bomb", [0, 0], false)
+        .finish()
+        .unwrap();
     assert!(bomb.outcome.limit_hit.contains(&(LimitHit::Pids as i32)));
-    eventually("all is gone", || sandbox.sh("true").outcome.exit_code == Some(0));
+    eventually("all is gone", || {
+        sandbox.sh("true").outcome.exit_code == Some(0)
+    });
 }
 
 #[test]
 fn a_memory_hog() {
     let sandbox = TestSandbox::new(&["memory=67108864"]);
     for _ in 0..3 {
-        let ran = sandbox.run(argv(&["python3", "-c", "x = bytearray(500_000_000); print(len(x))"]));
+        let ran = sandbox.run(argv(&[
+            "python3",
+            "-c",
+            "x = bytearray(500_000_000); print(len(x))",
+        ]));
         assert_eq!(ran.outcome.signal, "SIGKILL");
-        assert!(ran.outcome.oom_killed && ran.outcome.limit_hit == [LimitHit::Memory as i32], "{ran:?}");
+        assert!(
+            ran.outcome.oom_killed && ran.outcome.limit_hit == [LimitHit::Memory as i32],
+            "{ran:?}"
+        );
     }
     let ran = sandbox.sh("for i in 1 2 3 4 5 6 7 8; do python3 -c 'x = bytearray(30_000_000); import time; time.sleep(1)' & done; wait; echo done");
-    assert!(ran.outcome.limit_hit.contains(&(LimitHit::Memory as i32)), "{ran:?}");
+    assert!(
+        ran.outcome.limit_hit.contains(&(LimitHit::Memory as i32)),
+        "{ran:?}"
+    );
     assert_eq!(sandbox.sh("echo alive").text(), "alive\n");
 }
 
@@ -74,7 +112,10 @@ fn an_overwritten_bash_has_no_say() {
     assert_eq!(sandbox.sh("echo true one").text(), "true one\n");
     let env = [("BASH_ENV".to_string(), "/root/.bashrc".to_string())].into();
     sandbox.client().open_session("s").unwrap();
-    let spec = CommandSpec { session_id: "s".into(), ..sh("echo true two") };
+    let spec = CommandSpec {
+        session_id: "s".into(),
+        ..sh("echo true two")
+    };
     assert_eq!(sandbox.run(spec).text(), "true two\n");
     let _: std::collections::BTreeMap<String, String> = env;
 }
@@ -110,7 +151,15 @@ while time.time() < end:
         if pid == 1 and libc.ptrace(16, pid, 0, 0) == 0: found.add('traced init')
 print(sorted(found))
 "#;
-    let mut watching = sandbox.client().start("spy", CommandSpec { ..argv(&["python3", "-c", spy]) }).unwrap();
+    let mut watching = sandbox
+        .client()
+        .start(
+            "spy",
+            CommandSpec {
+                ..argv(&["python3", "-c", spy])
+            },
+        )
+        .unwrap();
     let client = sandbox.client();
     let end = Instant::now() + std::time::Duration::from_secs(3);
     drop(client);
@@ -132,28 +181,72 @@ fn children_have_no_more_than_they_should() {
         ran.text(),
         format!("SigBlk:\t{zero}\nSigIgn:\t{zero}\nCapInh:\t{zero}\nCapPrm:\t{caps}\nCapBnd:\t{caps}\nCapAmb:\t{zero}\nNoNewPrivs:\t0\nSeccomp:\t2\n500\n0 1 2 3 ")
     );
-    let ann = CommandSpec { user: "ann".into(), ..sh("grep -E '^Cap(Prm|Bnd)' /proc/self/status") };
-    assert_eq!(sandbox.run(ann).text(), format!("CapPrm:\t{zero}\nCapBnd:\t{caps}\n"));
+    let ann = CommandSpec {
+        user: "ann".into(),
+        ..sh("grep -E '^Cap(Prm|Bnd)' /proc/self/status")
+    };
+    assert_eq!(
+        sandbox.run(ann).text(),
+        format!("CapPrm:\t{zero}\nCapBnd:\t{caps}\n")
+    );
     let keyctl = "import ctypes; l = ctypes.CDLL(None, use_errno=True); print(l.syscall(250, 0, -3, 0), ctypes.get_errno())";
-    assert_eq!(sandbox.run(argv(&["python3", "-c", keyctl])).text(), "-1 1\n");
-    assert_eq!(sandbox.sh("ps -eo pid= | head -1; ps -o sid=,tty= $$ | tr -d ' '").text().lines().next().unwrap().trim(), "1");
+    assert_eq!(
+        sandbox.run(argv(&["python3", "-c", keyctl])).text(),
+        "-1 1\n"
+    );
+    assert_eq!(
+        sandbox
+            .sh("ps -eo pid= | head -1; ps -o sid=,tty= $$ | tr -d ' '")
+            .text()
+            .lines()
+            .next()
+            .unwrap()
+            .trim(),
+        "1"
+    );
 }
 
 #[test]
 fn peers_that_break_the_wire_are_dropped_and_others_go_on() {
     let sandbox = TestSandbox::new(&[]);
-    for bytes in [&[255u8; 8][..], &[0, 0, 0, 1, 7, 0, 0, 0, 0], &[0, 0, 0, 4, 0, 0, 0, 0, 255, 255, 255, 255], b"GET / HTTP/1.1\r\n\r\n"] {
+    for bytes in [
+        &[255u8; 8][..],
+        &[0, 0, 0, 1, 7, 0, 0, 0, 0],
+        &[0, 0, 0, 4, 0, 0, 0, 0, 255, 255, 255, 255],
+        b"GET / HTTP/1.1\r\n\r\n",
+    ] {
         let mut client = sandbox.client();
         client.stream.write_all(bytes).unwrap();
         assert!(client.frame().is_err(), "closed");
     }
-    let mut client = Client { stream: sandbox.connect(), next: 0 };
-    assert_eq!(client.call(Call::Ping(AetherPing {})).unwrap_err().reason, "INVALID_ARGUMENT");
-    let hello = |min_version, max_version, sandbox_id: &str| Call::Hello(AetherHello { min_version, max_version, sandbox_id: sandbox_id.into() });
-    assert_eq!(client.call(hello(1, 1, "another")).unwrap_err().reason, "WRONG_SANDBOX");
-    assert_eq!(client.call(hello(7, 9, &sandbox.name)).unwrap_err().reason, "VERSION_UNSUPPORTED");
+    let mut client = Client {
+        stream: sandbox.connect(),
+        next: 0,
+    };
+    assert_eq!(
+        client.call(Call::Ping(AetherPing {})).unwrap_err().reason,
+        "INVALID_ARGUMENT"
+    );
+    let hello = |min_version, max_version, sandbox_id: &str| {
+        Call::Hello(AetherHello {
+            min_version,
+            max_version,
+            sandbox_id: sandbox_id.into(),
+        })
+    };
+    assert_eq!(
+        client.call(hello(1, 1, "another")).unwrap_err().reason,
+        "WRONG_SANDBOX"
+    );
+    assert_eq!(
+        client.call(hello(7, 9, &sandbox.name)).unwrap_err().reason,
+        "VERSION_UNSUPPORTED"
+    );
     let mut client = sandbox.client();
-    client.stream.write_all(&FrameHeader::new(0, 100).encode()).unwrap();
+    client
+        .stream
+        .write_all(&FrameHeader::new(0, 100).encode())
+        .unwrap();
     client.stream.write_all(b"half").unwrap();
     drop(client);
     assert_eq!(sandbox.sh("echo alive").text(), "alive\n");
@@ -162,7 +255,10 @@ fn peers_that_break_the_wire_are_dropped_and_others_go_on() {
 #[test]
 fn readers_hear_of_the_end_of_init() {
     let sandbox = TestSandbox::new(&[]);
-    let mut reader = sandbox.client().start("long", sh("echo here; sleep 4721")).unwrap();
+    let mut reader = sandbox
+        .client()
+        .start("long", sh("echo here; sleep 4721"))
+        .unwrap();
     reader.until("here\n");
     let init = sandbox.hello().init_pid;
     // SAFETY: plain call; the pid is that of this test's own init, which is not reaped before its aether ends.
@@ -174,48 +270,104 @@ fn readers_hear_of_the_end_of_init() {
 #[test]
 fn while_the_edge_is_away_everything_goes_on() {
     let sandbox = TestSandbox::new(&[]);
-    let mut reader = sandbox.client().start("count", sh("for i in $(seq 1 50); do echo $i; sleep 0.02; done; exit 9")).unwrap();
+    let mut reader = sandbox
+        .client()
+        .start(
+            "count",
+            sh("for i in $(seq 1 50); do echo $i; sleep 0.02; done; exit 9"),
+        )
+        .unwrap();
     reader.until("3\n");
     let at = [reader.ran.out.len() as u64, 0];
     let first = reader.ran.text();
     drop(reader);
     std::thread::sleep(std::time::Duration::from_millis(200));
     assert_eq!(sandbox.hello().running_commands, 1);
-    let rest = sandbox.client().attach("count", at, false).finish().unwrap();
+    let rest = sandbox
+        .client()
+        .attach("count", at, false)
+        .finish()
+        .unwrap();
     let wanted: String = (1..=50).map(|i| format!("{i}\n")).collect();
     assert_eq!((first + &rest.text(), rest.code()), (wanted, 9));
     let hello = sandbox.hello();
-    assert!(hello.running_commands == 0 && hello.aether_start_time > 0 && hello.init_start_time > 0);
+    assert!(
+        hello.running_commands == 0 && hello.aether_start_time > 0 && hello.init_start_time > 0
+    );
 }
 
 #[test]
 fn files_through_a_worker() {
     let sandbox = TestSandbox::new(&[]);
     let mut client = sandbox.client();
-    let stat = |path: &[u8]| Call::Stat(StatRequest { path: path.to_vec(), ..Default::default() });
+    let stat = |path: &[u8]| {
+        Call::Stat(StatRequest {
+            path: path.to_vec(),
+            ..Default::default()
+        })
+    };
     match client.call(stat(b"/etc/passwd")).unwrap() {
         aether_reply::Result::Stat(reply) => assert!(reply.file.unwrap().size_bytes > 0),
         other => panic!("{other:?}"),
     }
-    assert_eq!(client.call(stat(b"/none")).unwrap_err().reason, "FILE_NOT_FOUND");
-    assert_eq!(client.call(stat(b"passwd")).unwrap_err().reason, "FILE_NOT_FOUND");
-    let read = AetherReadFile { path: b"/etc/hosts".to_vec(), user: "ann".into(), ..Default::default() };
-    assert!(matches!(client.call(Call::ReadFile(read)).unwrap(), aether_reply::Result::Stat(_)));
-    assert_eq!(client.frame().unwrap(), (1, b"127.0.0.1 localhost\n".to_vec()));
+    assert_eq!(
+        client.call(stat(b"/none")).unwrap_err().reason,
+        "FILE_NOT_FOUND"
+    );
+    assert_eq!(
+        client.call(stat(b"passwd")).unwrap_err().reason,
+        "FILE_NOT_FOUND"
+    );
+    let read = AetherReadFile {
+        path: b"/etc/hosts".to_vec(),
+        user: "ann".into(),
+        ..Default::default()
+    };
+    assert!(matches!(
+        client.call(Call::ReadFile(read)).unwrap(),
+        aether_reply::Result::Stat(_)
+    ));
+    assert_eq!(
+        client.frame().unwrap(),
+        (1, b"127.0.0.1 localhost\n".to_vec())
+    );
     let mut client = sandbox.client();
-    let write = AetherWriteFile { path: b"/home/ann/new".to_vec(), user: "ann".into(), ..Default::default() };
+    let write = AetherWriteFile {
+        path: b"/home/ann/new".to_vec(),
+        user: "ann".into(),
+        ..Default::default()
+    };
     client.send(Call::WriteFile(write));
     let mut frames = FrameHeader::new(1, 5).encode().to_vec();
     frames.extend_from_slice(b"hello");
     frames.extend_from_slice(&FrameHeader::new(1, 0).encode());
     client.stream.write_all(&frames).unwrap();
-    assert!(matches!(client.reply().unwrap(), aether_reply::Result::Done(_)));
-    assert_eq!(sandbox.sh("cat /home/ann/new; stat -c ' %U %a' /home/ann/new").text(), "hello ann 644\n");
-    let write = AetherWriteFile { path: b"/etc/new".to_vec(), user: "ann".into(), ..Default::default() };
+    assert!(matches!(
+        client.reply().unwrap(),
+        aether_reply::Result::Done(_)
+    ));
+    assert_eq!(
+        sandbox
+            .sh("cat /home/ann/new; stat -c ' %U %a' /home/ann/new")
+            .text(),
+        "hello ann 644\n"
+    );
+    let write = AetherWriteFile {
+        path: b"/etc/new".to_vec(),
+        user: "ann".into(),
+        ..Default::default()
+    };
     let mut client = sandbox.client();
     client.send(Call::WriteFile(write));
     client.stream.write_all(&frames).unwrap();
     assert_eq!(client.reply().unwrap_err().reason, "FILE_PERMISSION");
-    let bad = Call::Stat(StatRequest { path: b"/".to_vec(), user: "nobody-here".into(), ..Default::default() });
-    assert_eq!(sandbox.client().call(bad).unwrap_err().reason, "INVALID_USER");
+    let bad = Call::Stat(StatRequest {
+        path: b"/".to_vec(),
+        user: "nobody-here".into(),
+        ..Default::default()
+    });
+    assert_eq!(
+        sandbox.client().call(bad).unwrap_err().reason,
+        "INVALID_USER"
+    );
 }

@@ -26,7 +26,11 @@ pub struct TestSandbox {
 
 impl TestSandbox {
     pub fn new(options: &[&str]) -> TestSandbox {
-        let name = format!("dsec-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "dsec-test-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let run = Path::new("/run").join(&name);
         fs::create_dir(&run).expect("tests of aether run as root");
         let program = std::env::current_exe().unwrap();
@@ -34,9 +38,18 @@ impl TestSandbox {
         if dir.ends_with("deps") {
             dir = dir.parent().unwrap();
         }
-        let program = if dir.ends_with("examples") { dir.join("sandbox") } else { dir.join("examples/sandbox") };
+        let program = if dir.ends_with("examples") {
+            dir.join("sandbox")
+        } else {
+            dir.join("examples/sandbox")
+        };
         // The parent-death signal follows the thread, which lives as long as its test.
-        let child = Command::new(program).arg(&name).arg(&run).args(options).spawn().expect("examples are built");
+        let child = Command::new(program)
+            .arg(&name)
+            .arg(&run)
+            .args(options)
+            .spawn()
+            .expect("examples are built");
         let sandbox = TestSandbox { name, run, child };
         sandbox.client().call(Call::Ping(AetherPing {})).unwrap();
         sandbox
@@ -51,7 +64,9 @@ impl TestSandbox {
         loop {
             match UnixStream::connect(self.socket()) {
                 Ok(stream) => {
-                    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                    stream
+                        .set_read_timeout(Some(Duration::from_secs(60)))
+                        .unwrap();
                     return stream;
                 }
                 Err(error) => {
@@ -63,8 +78,15 @@ impl TestSandbox {
     }
 
     pub fn client(&self) -> Client {
-        let mut client = Client { stream: self.connect(), next: 0 };
-        let hello = AetherHello { min_version: 1, max_version: 1, sandbox_id: self.name.clone() };
+        let mut client = Client {
+            stream: self.connect(),
+            next: 0,
+        };
+        let hello = AetherHello {
+            min_version: 1,
+            max_version: 1,
+            sandbox_id: self.name.clone(),
+        };
         client.call(Call::Hello(hello)).unwrap();
         client
     }
@@ -74,8 +96,15 @@ impl TestSandbox {
     }
 
     pub fn hello(&self) -> AetherHelloReply {
-        let mut client = Client { stream: self.connect(), next: 0 };
-        let hello = AetherHello { min_version: 1, max_version: 1, sandbox_id: self.name.clone() };
+        let mut client = Client {
+            stream: self.connect(),
+            next: 0,
+        };
+        let hello = AetherHello {
+            min_version: 1,
+            max_version: 1,
+            sandbox_id: self.name.clone(),
+        };
         match client.call(Call::Hello(hello)) {
             Ok(Reply::Hello(reply)) => reply,
             other => panic!("{other:?}"),
@@ -87,7 +116,8 @@ impl TestSandbox {
     }
 
     pub fn run_as(&self, id: &str, spec: CommandSpec) -> Ran {
-        self.try_run(id, spec).unwrap_or_else(|error| panic!("{error:?}"))
+        self.try_run(id, spec)
+            .unwrap_or_else(|error| panic!("{error:?}"))
     }
 
     pub fn try_run(&self, id: &str, spec: CommandSpec) -> Result<Ran, ErrorInfo> {
@@ -104,7 +134,9 @@ impl Drop for TestSandbox {
         let _ = self.child.kill();
         let _ = self.child.wait();
         for controller in ["unified", "memory", "pids"] {
-            let path = Path::new("/sys/fs/cgroup").join(controller).join(&self.name);
+            let path = Path::new("/sys/fs/cgroup")
+                .join(controller)
+                .join(&self.name);
             let end = Instant::now() + Duration::from_secs(10);
             while path.exists() && Instant::now() < end {
                 for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
@@ -126,12 +158,18 @@ pub fn fresh_id() -> String {
 }
 
 pub fn sh(text: &str) -> CommandSpec {
-    CommandSpec { what: Some(What::Shell(text.into())), ..Default::default() }
+    CommandSpec {
+        what: Some(What::Shell(text.into())),
+        ..Default::default()
+    }
 }
 
 pub fn argv(args: &[&str]) -> CommandSpec {
     let args = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
-    CommandSpec { what: Some(What::Argv(ArgumentVector { args })), ..Default::default() }
+    CommandSpec {
+        what: Some(What::Argv(ArgumentVector { args })),
+        ..Default::default()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -164,7 +202,13 @@ impl Client {
     pub fn send(&mut self, call: Call) -> u32 {
         self.next += 1;
         let mut frame = Vec::new();
-        buffer::push_message(&mut frame, &AetherRequest { id: self.next, call: Some(call) });
+        buffer::push_message(
+            &mut frame,
+            &AetherRequest {
+                id: self.next,
+                call: Some(call),
+            },
+        );
         self.stream.write_all(&frame).unwrap();
         self.next
     }
@@ -194,35 +238,72 @@ impl Client {
 
     /// Attached.
     pub fn start(mut self, id: &str, spec: CommandSpec) -> Result<Attached, ErrorInfo> {
-        self.send(Call::Start(AetherStart { command_id: id.into(), spec: Some(spec), attach: true }));
+        self.send(Call::Start(AetherStart {
+            command_id: id.into(),
+            spec: Some(spec),
+            attach: true,
+        }));
         match self.reply()? {
-            Reply::Command(info) => Ok(Attached { client: self, ran: Ran { info, ..Default::default() }, at: [0, 0] }),
+            Reply::Command(info) => Ok(Attached {
+                client: self,
+                ran: Ran {
+                    info,
+                    ..Default::default()
+                },
+                at: [0, 0],
+            }),
             other => panic!("{other:?}"),
         }
     }
 
     pub fn background(&mut self, id: &str, spec: CommandSpec) -> Result<CommandInfo, ErrorInfo> {
-        match self.call(Call::Start(AetherStart { command_id: id.into(), spec: Some(spec), attach: false }))? {
+        match self.call(Call::Start(AetherStart {
+            command_id: id.into(),
+            spec: Some(spec),
+            attach: false,
+        }))? {
             Reply::Command(info) => Ok(info),
             other => panic!("{other:?}"),
         }
     }
 
     pub fn attach(mut self, id: &str, at: [u64; 2], recorded_only: bool) -> Attached {
-        let call = AetherAttach { command_id: id.into(), stdout_offset: at[0], stderr_offset: at[1], recorded_only };
+        let call = AetherAttach {
+            command_id: id.into(),
+            stdout_offset: at[0],
+            stderr_offset: at[1],
+            recorded_only,
+        };
         self.send(Call::Attach(call));
-        Attached { client: self, ran: Ran::default(), at }
+        Attached {
+            client: self,
+            ran: Ran::default(),
+            at,
+        }
     }
 
     pub fn get(&mut self, id: &str) -> Result<CommandInfo, ErrorInfo> {
-        match self.call(Call::GetCommand(AetherGetCommand { command_id: id.into() }))? {
+        match self.call(Call::GetCommand(AetherGetCommand {
+            command_id: id.into(),
+        }))? {
             Reply::Command(info) => Ok(info),
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn input(&mut self, id: &str, offset: u64, data: &[u8], end_of_file: bool) -> Result<u64, ErrorInfo> {
-        let call = AetherInput { command_id: id.into(), offset, data: data.to_vec(), end_of_file };
+    pub fn input(
+        &mut self,
+        id: &str,
+        offset: u64,
+        data: &[u8],
+        end_of_file: bool,
+    ) -> Result<u64, ErrorInfo> {
+        let call = AetherInput {
+            command_id: id.into(),
+            offset,
+            data: data.to_vec(),
+            end_of_file,
+        };
         match self.call(Call::Input(call))? {
             Reply::Input(reply) => Ok(reply.accepted_bytes),
             other => panic!("{other:?}"),
@@ -230,11 +311,19 @@ impl Client {
     }
 
     pub fn signal(&mut self, id: &str, signal: i32, whole_tree: bool) -> Result<(), ErrorInfo> {
-        self.call(Call::Signal(AetherSignal { command_id: id.into(), signal, whole_tree })).map(drop)
+        self.call(Call::Signal(AetherSignal {
+            command_id: id.into(),
+            signal,
+            whole_tree,
+        }))
+        .map(drop)
     }
 
     pub fn open_session(&mut self, id: &str) -> Result<SessionInfo, ErrorInfo> {
-        match self.call(Call::OpenSession(AetherOpenSession { session_id: id.into(), ..Default::default() }))? {
+        match self.call(Call::OpenSession(AetherOpenSession {
+            session_id: id.into(),
+            ..Default::default()
+        }))? {
             Reply::Session(info) => Ok(info),
             other => panic!("{other:?}"),
         }

@@ -43,14 +43,18 @@ test("bytes that are no UTF-8, and characters cut in two, arrive intact", async 
 });
 
 test("a stream gives each byte once, in order, while the command still runs", async () => {
-  const stream = on.sandbox.stream("echo one; echo err >&2; sleep 0.3; echo two; exit 3");
-  const first = performance.now();
-  let firstAt = 0;
+  // It goes on only when what it wrote first was seen here.
+  const stream = on.sandbox.stream(
+    "echo one; echo err >&2; until [ -e /tmp/go ]; do sleep 0.02; done; echo two; exit 3",
+    {
+      timeoutMs: 30_000,
+    },
+  );
   const text = { stdout: "", stderr: "" };
   for await (const chunk of stream) {
-    firstAt ||= performance.now() - first;
     expect(chunk.offset).toBe(text[chunk.stream].length);
     text[chunk.stream] += Buffer.from(chunk.data).toString();
+    if (text.stdout === "one\n") await on.sandbox.files.write("/tmp/go", "");
   }
   expect(text).toEqual({ stdout: "one\ntwo\n", stderr: "err\n" });
   expect((await stream.outcome()).exitCode).toBe(3);

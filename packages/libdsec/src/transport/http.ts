@@ -131,7 +131,11 @@ export class HttpTransport {
   async openLong(what: Exchange): Promise<{ body: AsyncIterable<Buffer>; finish: () => void }> {
     if (this.#tls) {
       const { response, finish } = await this.open({ ...what, long: true });
-      return { body: wholeBody(response), finish: () => (finish(), void response.destroy()) };
+      const leave = () => {
+        finish();
+        response.destroy();
+      };
+      return { body: wholeBody(response), finish: leave };
     }
     if (this.#closed) throw new DsecError("CANCELLED", "the client is closed");
     const { signal } = what;

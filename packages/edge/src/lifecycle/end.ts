@@ -9,6 +9,7 @@ import { within } from "./within.ts";
 
 const answerWithinMs = 15_000;
 const retryMs = 500;
+const longestRetryMs = 10_000;
 
 export interface EndOptions {
   /** Milliseconds for which the writable layer stays; 0: it goes at once. */
@@ -62,16 +63,16 @@ export class Ender {
     void this.end(sandbox, reason, { message: printable(cause) });
   }
 
-  /** Asks hostd until it has done it; true when it was done. */
+  /** Asks hostd until it has done it; undefined where this edge ends first. */
   async stopInHostd(id: string, keep: boolean): Promise<HostdStopped | undefined> {
-    while (!this.closed) {
+    for (let waitMs = retryMs; !this.closed; waitMs = Math.min(waitMs * 2, longestRetryMs)) {
       try {
         return await this.core.hostd.call({ case: "stop", value: { sandboxId: id, keep } }, "stopped");
       } catch (error) {
         if (!(error instanceof DsecError && error.reason === "HOSTD_UNAVAILABLE")) {
           this.core.log.error({ err: error, sandbox: id }, "hostd could not stop a sandbox");
         }
-        await sleep(retryMs, undefined, { ref: false });
+        await sleep(waitMs, undefined, { ref: false });
       }
     }
     return undefined;

@@ -78,12 +78,10 @@ pub fn place(wanted: &[(i32, i32)], exec_follows: bool) {
     // Copies above all numbers wanted, so that none is overwritten before it is placed.
     let copies: Vec<(i32, i32)> = wanted
         .iter()
-        // SAFETY: plain call.
         .map(|&(fd, number)| {
-            (
-                unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 64) },
-                number,
-            )
+            // SAFETY: plain call.
+            let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 64) };
+            (copy, number)
         })
         .collect();
     // SAFETY: plain calls on this process's descriptors.

@@ -3,6 +3,7 @@
 
 mod command;
 mod connection;
+mod driver;
 mod ending;
 mod environment;
 mod history;

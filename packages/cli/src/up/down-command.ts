@@ -28,8 +28,8 @@ export async function down(options: UpOptions, progress: (line: string) => void)
   }
   for (const range of ranges) {
     // What an edge that did not answer has left; a second time the kernel may have let its cgroups go.
-    let { killed, left } = await endSandboxes(range);
-    if (left.length > 0) ({ left } = await endSandboxes(range));
+    let { killed, left } = await endSandboxes(range.edge);
+    if (left.length > 0) ({ left } = await endSandboxes(range.edge));
     if (killed > 0) progress(`ended ${killed} processes that were left on ${range.edge}`);
     if (left.length > 0) throw new DsecError("INTERNAL", `these cgroups cannot be removed: ${left.join(", ")}`);
     rmSync(join(runDir, range.edge), { recursive: true, force: true });

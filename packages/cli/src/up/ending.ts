@@ -1,16 +1,15 @@
 import { readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { allPids, uidOf } from "./processes.ts";
-import { type Range, spanOf } from "./ranges.ts";
+import { allPids } from "./processes.ts";
 
 const cgroupRoot = "/sys/fs/cgroup";
 
-/** Ends every process of an edge's sandboxes (by their user IDs and their cgroups) and removes its cgroups. */
-export async function endSandboxes(range: Range): Promise<{ killed: number; left: string[] }> {
+/** Ends every process of an edge's sandboxes (aethers, inits and what is in their cgroups) and removes its cgroups. */
+export async function endSandboxes(edge: string): Promise<{ killed: number; left: string[] }> {
   const killed = new Set<number>();
   const end = Date.now() + 10_000;
   for (;;) {
-    const alive = processesOf(range);
+    const alive = processesOf(edge);
     if (alive.length === 0 || Date.now() > end) break;
     for (const pid of alive) {
       killed.add(pid);
@@ -22,24 +21,31 @@ export async function endSandboxes(range: Range): Promise<{ killed: number; left
     }
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  const left = cgroupsOf(range.edge).filter((dir) => !removeCgroup(dir));
+  const left = cgroupsOf(edge).filter((dir) => !removeCgroup(dir));
   return { killed: killed.size, left };
 }
 
-/** Processes of the users of this range, and those in its cgroups. */
-export function processesOf(range: Range): number[] {
-  const span = spanOf(range);
-  const found = new Set<number>();
-  for (const pid of allPids()) {
-    const uid = uidOf(pid);
-    if (uid !== undefined && uid >= span.start && uid < span.end) found.add(pid);
-  }
-  for (const dir of cgroupsOf(range.edge)) {
+/**
+ * Processes in an edge's cgroups, and forks of its hostd, which keep its command line: with an init its whole pid namespace
+ * ends. Never by user ID alone: a platform in another chroot may use the same range.
+ */
+export function processesOf(edge: string): number[] {
+  const found = new Set<number>(allPids().filter((pid) => isForkOfHostd(pid, edge)));
+  for (const dir of cgroupsOf(edge)) {
     for (const sub of [...directoriesBelow(dir), dir]) {
       for (const pid of readPids(join(sub, "cgroup.procs"))) found.add(pid);
     }
   }
-  return [...found].filter((pid) => uidOf(pid) !== undefined && !isZombie(pid));
+  return [...found].filter((pid) => !isZombie(pid));
+}
+
+function isForkOfHostd(pid: number, edge: string): boolean {
+  try {
+    const args = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+    return /(^|\/)hostd$/.test(args[0] ?? "") && args[1] === "--edge" && args[2] === edge;
+  } catch {
+    return false;
+  }
 }
 
 /** `…/dsec/<edge>` in every hierarchy of cgroup v1 and v2 that is mounted. */

@@ -3,14 +3,14 @@ import { createReadStream, existsSync, mkdtempSync, readFileSync, rmSync, writeF
 import { join } from "node:path";
 import { DSecClient } from "@dsec/libdsec";
 import { describe, expect, test } from "vitest";
+import { baseTar, makeBaseTar } from "../../../../e2e/support/environment.ts";
 import { OwnPlatform, root, run } from "./support.ts";
 
 const readme = readFileSync(join(root, "README.md"), "utf8");
 const blocks = (language: string) =>
   [...readme.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, "gms"))].map((match) => match[1] ?? "");
 const shell = blocks("sh");
-const baseTar = join(root, ".dsec/cache/test-base.tar");
-const ready = process.getuid?.() === 0 && existsSync(join(root, "native/target/release/hostd")) && existsSync(baseTar);
+const ready = process.getuid?.() === 0 && existsSync(join(root, "native/target/release/hostd"));
 
 test("the commands about the machine exist, with the options that the README gives", async () => {
   const inText = [...readme.matchAll(/`\.\/dsec (\w+)/g)].map((match) => match[1] ?? "");
@@ -23,6 +23,7 @@ test("the commands about the machine exist, with the options that the README giv
 
 describe.runIf(ready)("on a platform", () => {
   test("commands, the TypeScript program and curl give what is said", async () => {
+    await makeBaseTar();
     await using platform = await OwnPlatform.prepare();
     expect((await platform.up()).status).toBe(0);
     await using client = new DSecClient(platform.settings);
@@ -55,5 +56,5 @@ describe.runIf(ready)("on a platform", () => {
     expect(calls.status).toBe(0);
     expect(calls.stdout).toContain('"exitCode":3');
     expect(calls.stdout).toContain(Buffer.from("hello\n").toString("base64"));
-  });
+  }, 400_000);
 });

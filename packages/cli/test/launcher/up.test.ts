@@ -27,7 +27,10 @@ async function until<T>(what: () => Promise<T | undefined | false>): Promise<T> 
 const pidOf = (status: Status, name: string) =>
   status.platform?.processes.find((one) => one.name.startsWith(name))?.pid ?? 0;
 
-describe.runIf(process.getuid?.() === 0 && built)("up", () => {
+/** Each start copies the servers; other tests run at the same time. */
+const guard = { timeout: 300_000 };
+
+describe.runIf(process.getuid?.() === 0 && built)("up", guard, () => {
   test("starts, attaches, mends what dies, ends and leaves only the data", async () => {
     await using platform = await OwnPlatform.prepare();
     const first = await platform.up();

@@ -12,20 +12,19 @@ import type { Output } from "../aether/output.ts";
 import { defaults } from "../defaults.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import { type AttachCall, AttachedCommand } from "./attached.ts";
-import { Pieces } from "./pieces.ts";
+import { Head, Tail } from "./pieces.ts";
 
-/** One stream. Keeps at most `cap` bytes, half of them from the beginning. */
+/** One stream. Keeps at most `cap` bytes, half of them from the beginning; keeps no view of what it is given. */
 export class Collector {
   private readonly headCap: number;
-  private readonly tailCap: number;
-  private readonly head = new Pieces();
-  private tail = new Pieces();
+  private readonly head = new Head();
+  private readonly tail: Tail;
   private dropped = 0;
   private gap = false;
 
   constructor(cap: number) {
     this.headCap = Math.ceil(cap / 2);
-    this.tailCap = cap - this.headCap;
+    this.tail = new Tail(cap - this.headCap);
   }
 
   add(output: Output): void {
@@ -34,8 +33,7 @@ export class Collector {
   }
 
   result(): CollectedOutput {
-    this.trim();
-    const parts = [...this.head.parts, ...this.tail.parts];
+    const parts = [...this.head.parts, ...this.tail.parts()];
     const data = parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts);
     return create(CollectedOutputSchema, {
       data: data as Uint8Array<ArrayBuffer>,
@@ -45,12 +43,11 @@ export class Collector {
   }
 
   private addGap(bytes: number): void {
-    this.trim();
     this.dropped += bytes;
     // Only one gap is told: what lies between two of them is dropped too.
     if (this.gap) this.dropped += this.tail.bytes;
-    else for (const part of this.tail.parts) this.head.add(part);
-    this.tail = new Pieces();
+    else for (const part of this.tail.parts()) this.head.add(part);
+    this.tail.clear();
     this.gap = true;
   }
 
@@ -62,17 +59,10 @@ export class Collector {
       rest = rest.subarray(taken.length);
     }
     if (rest.length === 0) return;
-    this.tail.add(rest);
-    // Trimmed seldom, so that each byte is moved a bounded number of times.
-    if (this.tail.bytes > this.tailCap + 1024 * 1024) this.trim();
-  }
-
-  private trim(): void {
-    const excess = this.tail.bytes - this.tailCap;
-    if (excess <= 0) return;
+    const pushedOut = this.tail.add(rest);
+    if (pushedOut === 0) return;
+    this.dropped += pushedOut;
     this.gap = true;
-    this.dropped += excess;
-    this.tail.dropFirst(excess);
   }
 }
 
@@ -107,7 +97,10 @@ export function collect(
     const stdout = new Collector(cap);
     const stderr = new Collector(cap);
     const attached = new AttachedCommand(sandbox, commandId, call, {
-      onOutput: (output) => (output.stream === "stdout" ? stdout : stderr).add(output),
+      onOutput: (output) => {
+        (output.stream === "stdout" ? stdout : stderr).add(output);
+        attached.lend()();
+      },
       onEnd: (outcome, error) => {
         options.signal?.removeEventListener("abort", abort);
         if (error) return reject(error);

@@ -195,16 +195,13 @@ impl Cgroups {
         }
     }
 
-    /// Kills whatever is in the slot's groups; it may take a while until they are gone.
+    /// Kills whatever is in the slot's groups; it may take a while until they are gone. Init is among them, and with it
+    /// goes its whole pid namespace. Not by cgroup.kill: once that was used on a group, the kernel (seen with 6.18)
+    /// kills every process that clone3 puts into it, or from it into another.
     pub fn kill(&self, slot: u32) {
-        if let Some(dir) = &self.unified {
-            let _ = sys::write_at(dir.as_raw_fd(), &format!("{slot}/cgroup.kill"), "1");
-        }
-        for hierarchy in &self.v1 {
-            let list = sys::read_at(hierarchy.dir.as_raw_fd(), &format!("{slot}/cgroup.procs")).unwrap_or_default();
-            for pid in list.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1) {
-                // SAFETY: plain numbers; the pid was in the slot's group a moment ago.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
+        for dir in self.all() {
+            if let Ok(dir) = sys::open_dir(dir.as_raw_fd(), &slot.to_string()) {
+                kill_below(&dir);
             }
         }
     }
@@ -275,6 +272,19 @@ fn enable_controllers(dir: &OwnedFd) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+fn kill_below(dir: &OwnedFd) {
+    let list = sys::read_at(dir.as_raw_fd(), "cgroup.procs").unwrap_or_default();
+    for pid in list.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1) {
+        // SAFETY: plain numbers; the pid was in the slot's group a moment ago.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    for name in crate::tree::names(dir).unwrap_or_default() {
+        if let Ok(leaf) = sys::open_dir(dir.as_raw_fd(), &name) {
+            kill_below(&leaf);
+        }
+    }
 }
 
 fn remove_leaves(dir: &OwnedFd) -> io::Result<()> {

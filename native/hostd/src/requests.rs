@@ -136,7 +136,7 @@ fn info(server: &Server) -> HostdInfoReply {
     HostdInfoReply {
         version: server.version(),
         slots: server.slots.count,
-        slots_used: server.slots.used(),
+        slots_used: server.slots_used(),
         cpus: server.cpus() as f64,
         memory_bytes: total.unwrap_or(0u64) * 1024,
         cgroups: server.node.cgroups.mode.into(),

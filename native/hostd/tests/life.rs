@@ -152,9 +152,13 @@ fn after_a_boot_only_what_was_kept_is_left() {
     rig.stop("kept", true);
     // As a boot does: the processes are gone, RUN is empty, and the boot ID is another.
     rig.stop_hostd();
-    // SAFETY: the aether of this test's own sandbox; its init ends with the group.
+    // SAFETY: the aether of this test's own sandbox; its init is in the group below.
     unsafe { libc::kill(lost.aether_pid, libc::SIGKILL) };
-    std::fs::write(format!("/sys/fs/cgroup/unified/dsec/{}/{}/cgroup.kill", rig.edge, lost.slot), "1").expect("killed");
+    let group = format!("/sys/fs/cgroup/unified/dsec/{}/{}/cgroup.procs", rig.edge, lost.slot);
+    for pid in std::fs::read_to_string(group).expect("its processes").lines() {
+        // SAFETY: in the group of this test's own sandbox.
+        unsafe { libc::kill(pid.parse().expect("a pid"), libc::SIGKILL) };
+    }
     std::fs::remove_dir_all(&rig.run).expect("an empty run directory");
     std::fs::write(rig.data.join("edges").join(&rig.edge).join("boot"), "another").expect("another boot");
     rig.restart();

@@ -1,9 +1,11 @@
 // The platform on a data directory of its own, started and ended as a user would.
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { createReadStream, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { DSecClient } from "@dsec/libdsec";
 import { describe, expect, test } from "vitest";
-import { cgroupsOf } from "../../src/up/ending.ts";
+import { baseTar, makeBaseTar } from "../../../../e2e/support/environment.ts";
+import { cgroupsOf, processesOf } from "../../src/up/ending.ts";
 import { uidOf } from "../../src/up/processes.ts";
 import { readRanges } from "../../src/up/ranges.ts";
 import type { Status } from "../../src/up/status-command.ts";
@@ -134,5 +136,27 @@ describe.runIf(process.getuid?.() === 0 && built)("up", guard, () => {
     child.kill("SIGINT");
     expect(await ended).toBe(0);
     for (const { pid } of state?.processes ?? []) expect(existsSync(`/proc/${pid}`)).toBe(false);
+  });
+
+  test("down ends sandboxes, also where the servers were killed before", async () => {
+    await makeBaseTar();
+    await using platform = await OwnPlatform.prepare();
+    expect((await platform.up()).status).toBe(0);
+    const client = new DSecClient(platform.settings);
+    await client.layers.import({ kind: "base", name: "base", body: createReadStream(baseTar) });
+    const sandbox = await client.runContainer({ containerImage: "base" });
+    await sandbox.start(["sleep", "1000"]);
+    client.close();
+    const { platform: state } = await statusOf(platform);
+    const edge = state?.edges[0]?.edge ?? "";
+    expect(processesOf(edge).length).toBeGreaterThanOrEqual(3);
+    process.kill(state?.pid ?? 0, "SIGKILL");
+    for (const { pid } of state?.processes ?? []) process.kill(pid, "SIGKILL");
+    const down = await platform.dsec("down");
+    expect(down.stderr).toMatch(/ended \d+ processes that were left/);
+    expect(down.status).toBe(0);
+    expect(processesOf(edge)).toEqual([]);
+    expect(cgroupsOf(edge)).toEqual([]);
+    expect(existsSync(state?.runDir ?? "")).toBe(false);
   });
 });

@@ -89,10 +89,11 @@ function fill(to: string, from: Sources): void {
   }
   for (const name of packageNames()) {
     for (const part of ["package.json", "src"])
-      copyReadable(join(treeRoot, "packages", name, part), join(to, "packages", name, part));
+      copyTree(join(treeRoot, "packages", name, part), join(to, "packages", name, part));
   }
-  copyReadable(join(treeRoot, "package.json"), join(to, "package.json"));
-  for (const path of productionPackages()) copyReadable(join(treeRoot, path), join(to, path), path);
+  copyTree(join(treeRoot, "package.json"), join(to, "package.json"));
+  for (const path of productionPackages()) copyTree(join(treeRoot, path), join(to, path), path);
+  execFileSync("chmod", ["-R", "u=rwX,go=rX", to]);
   mkdirSync(join(to, "node_modules/@dsec"), { recursive: true, mode: 0o755 });
   for (const name of packageNames()) symlinkSync(`../../packages/${name}`, join(to, "node_modules/@dsec", name));
 }
@@ -115,14 +116,13 @@ function productionPackages(): string[] {
     .filter((path) => existsSync(join(treeRoot, path)));
 }
 
-function copyReadable(from: string, to: string, path = ""): void {
+function copyTree(from: string, to: string, path = ""): void {
   mkdirSync(dirname(to), { recursive: true, mode: 0o755 });
   cpSync(from, to, {
     recursive: true,
     // Packages inside packages come by their own entry.
     filter: (file) => path === "" || !relative(from, file).split("/").includes("node_modules"),
   });
-  execFileSync("chmod", ["-R", "u=rwX,go=rX", to]);
 }
 
 function hashOf(from: Sources): string {

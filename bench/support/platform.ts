@@ -1,7 +1,7 @@
 // A platform of a bench's own: data directory, sockets, port and client settings apart from any that runs.
 import { type ChildProcess, spawn } from "node:child_process";
 import { createReadStream, createWriteStream, readdirSync, readFileSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
@@ -26,6 +26,8 @@ export class BenchPlatform implements AsyncDisposable {
 
   static async start(): Promise<BenchPlatform> {
     const dir = await mkdtemp("/var/tmp/dsec-bench-");
+    // The servers' user walks through it to its data directory.
+    await chmod(dir, 0o711);
     const { DSEC_ENDPOINT: _endpoint, DSEC_API_KEY: _key, ...inherited } = process.env;
     const env = { ...inherited, XDG_CONFIG_HOME: join(dir, "config") };
     const name = dir.slice(-6).toLowerCase();

@@ -13,7 +13,7 @@ export const names = {
 } as const;
 
 /** Changes when the content of a layer does, so that an older one is not taken for it. */
-const edition = 1;
+const edition = 2;
 const basePackages = ["python3", "ca-certificates"];
 
 /** Makes the three layers of the environment where the catalogue does not have them yet. */
@@ -22,7 +22,7 @@ export async function ensureLayers(client: DSecClient, progress: (line: string) 
   const release = /^VERSION_CODENAME=(\w+)/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? "debian";
   await ensure(client, progress, {
     fullName: names.base,
-    builtFrom: `Debian ${release}: ${basePackages.join(", ")} (quickstart ${edition})`,
+    builtFrom: `Debian ${release}: ${basePackages.join(", ")} (quickstart)`,
     what: "a base from Debian packages (mmdebstrap; a minute or two the first time)",
     // Kept whole here first: a build that breaks off is then no half upload, and an upload waits for no build.
     make: async () => {
@@ -39,7 +39,7 @@ export async function ensureLayers(client: DSecClient, progress: (line: string) 
   });
   await ensure(client, progress, {
     fullName: names.toolkit,
-    builtFrom: `pytest from PyPI (quickstart ${edition})`,
+    builtFrom: `pytest from PyPI, compiled (quickstart ${edition})`,
     what: "a toolkit: pytest",
     make: async () => ({ kind: "toolkit", directory: await toolkitTree(scratch) }),
   });

@@ -52,6 +52,7 @@ export async function workspaceTree(scratch: Scratch): Promise<string> {
   const text = readFileSync(file, "utf8");
   if (text.split(project.right).length !== 2) throw new DsecError("INTERNAL", `${project.file} is not as expected`);
   writeFileSync(file, text.replace(project.right, project.wrong));
+  await compile(source);
   return tree;
 }
 
@@ -68,17 +69,26 @@ export async function toolkitTree(scratch: Scratch): Promise<string> {
     to,
     `${testTool.name}==${testTool.version}`,
   ]);
+  await compile(to);
   return tree;
+}
+
+/** Compiled files that Python checks by the content of their sources: valid whatever times a layer's files have. */
+async function compile(dir: string): Promise<void> {
+  await exec(python(), ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "-s", dir, dir]);
+}
+
+/** Debian's own first, so that it is the Python of the base. */
+function python(): string {
+  return existsSync("/usr/bin/pip3") ? "/usr/bin/python3" : "python3";
 }
 
 /** Environment in which the workspace's tests find the toolkit. */
 export const environment = { PYTHONPATH: "/opt/toolkit", PYTHONDONTWRITEBYTECODE: "1" } as const;
 
-/** pip of the machine: Debian's own first, so that its Python is the one of the base. */
 async function pip(args: readonly string[]): Promise<void> {
-  const python = existsSync("/usr/bin/pip3") ? "/usr/bin/python3" : "python3";
   try {
-    await exec(python, ["-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", ...args], {
+    await exec(python(), ["-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", ...args], {
       env: { PIP_ROOT_USER_ACTION: "ignore", HOME: "/root", ...process.env },
       maxBuffer: 1 << 24,
     });

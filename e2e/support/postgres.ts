@@ -1,6 +1,6 @@
 // A PostgreSQL of a test's own, from Debian's packages, on a Unix socket and a directory that go with it.
 import { execFile, spawn } from "node:child_process";
-import { chownSync, existsSync, readdirSync } from "node:fs";
+import { chmodSync, chownSync, existsSync, readdirSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -23,6 +23,8 @@ export async function startPostgres(): Promise<Postgres | undefined> {
   const gid = Number((await run("id", ["-g", "postgres"])).stdout);
   const dir = await mkdtemp("/var/tmp/dsec-test-pg-");
   chownSync(dir, uid, gid);
+  // The apiservers run as another user.
+  chmodSync(dir, 0o755);
   const as = { uid, gid, cwd: dir };
   const data = join(dir, "data");
   await run(join(bin, "initdb"), ["-D", data, "-U", "dsec", "-A", "trust", "--no-sync"], as);

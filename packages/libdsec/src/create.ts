@@ -33,7 +33,8 @@ export async function createSandbox(
   if (signal?.aborted) throw cancelled(signal.reason);
   const end = performance.now() + timeoutMs;
   // An attempt that may have arrived makes every later one a retry: the apiserver then asks the edges for the key first.
-  let retry = false;
+  // A key of the caller's own may have been used before, here or in another process.
+  let retry = options.createKey !== undefined;
   let interruptedAt = 0;
   for (let round = 0; ; round++) {
     try {

@@ -50,7 +50,10 @@ impl Cached {
     }
 }
 
-fn open_regular(path: &std::ffi::CStr) -> io::Result<(OwnedFd, (u64, u64, i64, i64, i64))> {
+/// Device, inode, size and time of change: another mark means another file.
+type Mark = (u64, u64, i64, i64, i64);
+
+fn open_regular(path: &std::ffi::CStr) -> io::Result<(OwnedFd, Mark)> {
     // SAFETY: all zeroes is a valid open_how.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = (libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;

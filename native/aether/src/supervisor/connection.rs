@@ -294,6 +294,8 @@ impl Supervisor {
         self.reply(id, request, Reply::Done(AetherDone {}));
     }
 
+    // Failures are boxed where they are made, so that results stay small.
+    #[allow(clippy::boxed_local)]
     pub(super) fn reply_error(&mut self, id: u32, request: u32, failed: Failure) {
         self.answered(id);
         self.reply(id, request, Reply::Error(*failed));

@@ -133,12 +133,11 @@ pub fn check_spec(spec: &CommandSpec) -> Result<(), Failure> {
             ));
         }
     }
-    if !spec.session_id.is_empty()
-        && !(spec.env.is_empty()
-            && spec.secret_env.is_empty()
-            && spec.cwd.is_empty()
-            && spec.user.is_empty())
-    {
+    let asks_for_its_own = !spec.env.is_empty()
+        || !spec.secret_env.is_empty()
+        || !spec.cwd.is_empty()
+        || !spec.user.is_empty();
+    if !spec.session_id.is_empty() && asks_for_its_own {
         return Err(failure(
             "INVALID_ARGUMENT",
             "a call of a session has the session's own env, cwd and user",

@@ -89,8 +89,7 @@ impl Supervisor {
         };
         let session = !command.info.session_id.is_empty();
         let mut all = 0;
-        for s in 0..2 {
-            let stream = &mut command.streams[s];
+        for (s, stream) in command.streams.iter_mut().enumerate() {
             let Some(fd) = &stream.fd else { continue };
             let mut wanted = self.buffer.len();
             if let Some(until) = stream.until {

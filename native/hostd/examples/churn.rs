@@ -10,19 +10,37 @@ use wire::{hostd_reply, hostd_request, HostdStop};
 
 /// Of hostd and of all its children that have ended, in ticks of 10 ms.
 fn cpu_ms(rig: &Rig) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", rig.hostd_pid())).expect("hostd's stat");
+    let stat =
+        std::fs::read_to_string(format!("/proc/{}/stat", rig.hostd_pid())).expect("hostd's stat");
     let rest = stat.rsplit(')').next().unwrap_or("");
-    rest.split_whitespace().skip(11).take(4).flat_map(str::parse::<f64>).sum::<f64>() * 10.0
+    rest.split_whitespace()
+        .skip(11)
+        .take(4)
+        .flat_map(str::parse::<f64>)
+        .sum::<f64>()
+        * 10.0
 }
 
 fn available_kb() -> f64 {
     let text = std::fs::read_to_string("/proc/meminfo").expect("/proc/meminfo");
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap_or("0");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))
+        .unwrap_or("0");
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .expect("a number")
 }
 
 /// Sends `count` orders, `in_flight` at a time; says rate and CPU time.
-fn phase(rig: &mut Rig, name: &str, count: usize, in_flight: usize, order: impl Fn(usize) -> hostd_request::Call) {
+fn phase(
+    rig: &mut Rig,
+    name: &str,
+    count: usize,
+    in_flight: usize,
+    order: impl Fn(usize) -> hostd_request::Call,
+) {
     let begin = Instant::now();
     let mut sent = 0;
     for done in 0..count {
@@ -39,7 +57,10 @@ fn phase(rig: &mut Rig, name: &str, count: usize, in_flight: usize, order: impl 
 }
 
 fn main() {
-    let numbers: Vec<usize> = std::env::args().skip(1).flat_map(|word| word.parse()).collect();
+    let numbers: Vec<usize> = std::env::args()
+        .skip(1)
+        .flat_map(|word| word.parse())
+        .collect();
     let (count, in_flight, alive) = match numbers[..] {
         [count, in_flight, alive, ..] => (count, in_flight, alive),
         [count, in_flight] => (count, in_flight, 0),
@@ -53,12 +74,20 @@ fn main() {
         move |n: usize| hostd_request::Call::Start(start_order(&format!("{prefix}{n}"), &layer))
     };
     let stop = |prefix: &'static str| {
-        move |n: usize| hostd_request::Call::Stop(HostdStop { sandbox_id: format!("{prefix}{n}"), keep: false })
+        move |n: usize| {
+            hostd_request::Call::Stop(HostdStop {
+                sandbox_id: format!("{prefix}{n}"),
+                keep: false,
+            })
+        }
     };
     if alive > 0 {
         let before = available_kb();
         phase(&mut rig, "alive", alive, in_flight, start("alive"));
-        println!("memory       {:6.0} kB each", (before - available_kb()) / alive as f64);
+        println!(
+            "memory       {:6.0} kB each",
+            (before - available_kb()) / alive as f64
+        );
     }
     for round in 0..3 {
         let cpu = cpu_ms(&rig);
@@ -69,6 +98,9 @@ fn main() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let cpu = (cpu_ms(&rig) - cpu) / count as f64;
-        println!("round {round}: cleaning took {:.2} s more; {cpu:.2} ms of CPU a life", begin.elapsed().as_secs_f64());
+        println!(
+            "round {round}: cleaning took {:.2} s more; {cpu:.2} ms of CPU a life",
+            begin.elapsed().as_secs_f64()
+        );
     }
 }

@@ -50,17 +50,22 @@ impl Cgroups {
         let mut v1: Vec<Hierarchy> = Vec::new();
         let mut unified = None;
         for line in mounts.lines() {
-            let Some((left, right)) = line.split_once(" - ") else { continue };
-            let (left, right): (Vec<_>, Vec<_>) = (left.split(' ').collect(), right.split(' ').collect());
+            let Some((left, right)) = line.split_once(" - ") else {
+                continue;
+            };
+            let (left, right): (Vec<_>, Vec<_>) =
+                (left.split(' ').collect(), right.split(' ').collect());
             if left.len() < 5 || right.len() < 3 {
                 continue;
             }
             if right[0] == "cgroup2" && unified.is_none() {
-                unified = Some(sys::open_dir(libc::AT_FDCWD, left[4]).step("open the cgroup2 mount")?);
+                unified =
+                    Some(sys::open_dir(libc::AT_FDCWD, left[4]).step("open the cgroup2 mount")?);
             } else if right[0] == "cgroup" {
                 let options: Vec<_> = right[2].split(',').collect();
                 let known = |name: &&'static str| {
-                    options.contains(name) && !v1.iter().any(|other| other.controllers.contains(name))
+                    options.contains(name)
+                        && !v1.iter().any(|other| other.controllers.contains(name))
                 };
                 let controllers: Vec<_> = V1.into_iter().filter(|name| known(name)).collect();
                 if !controllers.is_empty() {
@@ -69,12 +74,17 @@ impl Cgroups {
                 }
             }
         }
-        let has = |name| v1.iter().any(|hierarchy| hierarchy.controllers.contains(&name));
+        let has = |name| {
+            v1.iter()
+                .any(|hierarchy| hierarchy.controllers.contains(&name))
+        };
         let mode = match (has("memory"), &unified) {
             (true, Some(_)) => "hybrid",
             (true, None) => "v1",
             (false, Some(_)) => "v2",
-            (false, None) => return Err(Fault::new("NOT_SUPPORTED", "no memory cgroups are mounted")),
+            (false, None) => {
+                return Err(Fault::new("NOT_SUPPORTED", "no memory cgroups are mounted"))
+            }
         };
         for hierarchy in &mut v1 {
             hierarchy.dir = make_below(&hierarchy.dir, edge, false)?;
@@ -86,11 +96,17 @@ impl Cgroups {
     }
 
     fn controller(&self, name: &str) -> Option<&OwnedFd> {
-        self.v1.iter().find(|hierarchy| hierarchy.controllers.contains(&name)).map(|hierarchy| &hierarchy.dir)
+        self.v1
+            .iter()
+            .find(|hierarchy| hierarchy.controllers.contains(&name))
+            .map(|hierarchy| &hierarchy.dir)
     }
 
     fn all(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.v1.iter().map(|hierarchy| &hierarchy.dir).chain(self.unified.iter())
+        self.v1
+            .iter()
+            .map(|hierarchy| &hierarchy.dir)
+            .chain(self.unified.iter())
     }
 
     pub fn make_slot(&self, slot: u32, aether: u32) -> io::Result<()> {
@@ -100,7 +116,12 @@ impl Cgroups {
         }
         if let Some(dir) = &self.unified {
             sys::chown_at(dir.as_raw_fd(), &name, aether, aether)?;
-            sys::chown_at(dir.as_raw_fd(), &format!("{name}/cgroup.procs"), aether, aether)?;
+            sys::chown_at(
+                dir.as_raw_fd(),
+                &format!("{name}/cgroup.procs"),
+                aether,
+                aether,
+            )?;
         }
         Ok(())
     }
@@ -110,12 +131,22 @@ impl Cgroups {
     pub fn tasks(&self, slot: u32) -> io::Result<Vec<OwnedFd>> {
         self.v1
             .iter()
-            .map(|hierarchy| sys::open_at(hierarchy.dir.as_raw_fd(), &format!("{slot}/tasks"), libc::O_WRONLY, 0))
+            .map(|hierarchy| {
+                sys::open_at(
+                    hierarchy.dir.as_raw_fd(),
+                    &format!("{slot}/tasks"),
+                    libc::O_WRONLY,
+                    0,
+                )
+            })
             .collect()
     }
 
     pub fn unified_dir(&self, slot: u32) -> io::Result<Option<OwnedFd>> {
-        self.unified.as_ref().map(|dir| sys::open_dir(dir.as_raw_fd(), &slot.to_string())).transpose()
+        self.unified
+            .as_ref()
+            .map(|dir| sys::open_dir(dir.as_raw_fd(), &slot.to_string()))
+            .transpose()
     }
 
     /// Writes what differs from `old`.
@@ -126,23 +157,45 @@ impl Cgroups {
             None => Ok(()),
         };
         let v2 = self.mode == "v2";
-        let dir = |name| if v2 { self.unified.as_ref() } else { self.controller(name) };
+        let dir = |name| {
+            if v2 {
+                self.unified.as_ref()
+            } else {
+                self.controller(name)
+            }
+        };
         if changed(|a, b| a.memory_bytes == b.memory_bytes) {
-            write(dir("memory"), if v2 { "memory.max" } else { "memory.limit_in_bytes" }, new.memory_bytes.to_string())?;
+            write(
+                dir("memory"),
+                if v2 {
+                    "memory.max"
+                } else {
+                    "memory.limit_in_bytes"
+                },
+                new.memory_bytes.to_string(),
+            )?;
         }
         if changed(|a, b| a.pids == b.pids) {
             write(dir("pids"), "pids.max", new.pids.to_string())?;
         }
         if changed(|a, b| a.cpu_weight == b.cpu_weight) {
             let shares = (u64::from(new.cpu_weight) * 1024 / 100).max(2);
-            let (file, value) = if v2 { ("cpu.weight", new.cpu_weight.into()) } else { ("cpu.shares", shares) };
+            let (file, value) = if v2 {
+                ("cpu.weight", new.cpu_weight.into())
+            } else {
+                ("cpu.shares", shares)
+            };
             write(dir("cpu"), file, value.to_string())?;
         }
         // A quota costs every start a walk over all groups, so it is touched only when one is or was asked for.
         if new.cpu_cores > 0.0 || old.is_some_and(|old| old.cpu_cores > 0.0) {
             let quota = (new.cpu_cores * PERIOD_US).max(1000.0) as i64;
             if v2 {
-                let quota = if new.cpu_cores > 0.0 { quota.to_string() } else { "max".into() };
+                let quota = if new.cpu_cores > 0.0 {
+                    quota.to_string()
+                } else {
+                    "max".into()
+                };
                 write(dir("cpu"), "cpu.max", format!("{quota} 100000"))?;
             } else {
                 let quota = if new.cpu_cores > 0.0 { quota } else { -1 };
@@ -155,28 +208,56 @@ impl Cgroups {
     /// (v2 memory.events or v1 memory.oom_control, pids.events), readable.
     pub fn events(&self, slot: u32) -> (Option<OwnedFd>, Option<OwnedFd>) {
         let open = |dir: Option<&OwnedFd>, file: &str| {
-            dir.and_then(|dir| sys::open_at(dir.as_raw_fd(), &format!("{slot}/{file}"), libc::O_RDONLY, 0).ok())
+            dir.and_then(|dir| {
+                sys::open_at(
+                    dir.as_raw_fd(),
+                    &format!("{slot}/{file}"),
+                    libc::O_RDONLY,
+                    0,
+                )
+                .ok()
+            })
         };
         if self.mode == "v2" {
-            (open(self.unified.as_ref(), "memory.events"), open(self.unified.as_ref(), "pids.events"))
+            (
+                open(self.unified.as_ref(), "memory.events"),
+                open(self.unified.as_ref(), "pids.events"),
+            )
         } else {
-            (open(self.controller("memory"), "memory.oom_control"), open(self.controller("pids"), "pids.events"))
+            (
+                open(self.controller("memory"), "memory.oom_control"),
+                open(self.controller("pids"), "pids.events"),
+            )
         }
     }
 
     fn read(&self, controller: &str, slot: u32, v1: &str, v2: &str) -> String {
-        let (dir, file) =
-            if self.mode == "v2" { (self.unified.as_ref(), v2) } else { (self.controller(controller), v1) };
-        dir.and_then(|dir| sys::read_at(dir.as_raw_fd(), &format!("{slot}/{file}")).ok()).unwrap_or_default()
+        let (dir, file) = if self.mode == "v2" {
+            (self.unified.as_ref(), v2)
+        } else {
+            (self.controller(controller), v1)
+        };
+        dir.and_then(|dir| sys::read_at(dir.as_raw_fd(), &format!("{slot}/{file}")).ok())
+            .unwrap_or_default()
     }
 
     pub fn baseline(&self, slot: u32) -> Baseline {
         let cpu = self.read("cpuacct", slot, "cpuacct.usage", "cpu.stat");
-        let cpu_ns = if self.mode == "v2" { field(&cpu, "usage_usec") * 1000 } else { cpu.trim().parse().unwrap_or(0) };
+        let cpu_ns = if self.mode == "v2" {
+            field(&cpu, "usage_usec") * 1000
+        } else {
+            cpu.trim().parse().unwrap_or(0)
+        };
         Baseline {
             cpu_ns,
-            oom_kills: field(&self.read("memory", slot, "memory.oom_control", "memory.events"), "oom_kill"),
-            pids_hits: field(&self.read("pids", slot, "pids.events", "pids.events"), "max"),
+            oom_kills: field(
+                &self.read("memory", slot, "memory.oom_control", "memory.events"),
+                "oom_kill",
+            ),
+            pids_hits: field(
+                &self.read("pids", slot, "pids.events", "pids.events"),
+                "max",
+            ),
         }
     }
 
@@ -186,8 +267,18 @@ impl Cgroups {
         let now = self.baseline(slot);
         Usage {
             cpu_seconds: now.cpu_ns.saturating_sub(base.cpu_ns) as f64 / 1e9,
-            memory_bytes: number(self.read("memory", slot, "memory.usage_in_bytes", "memory.current")),
-            peak_memory_bytes: number(self.read("memory", slot, "memory.max_usage_in_bytes", "memory.peak")),
+            memory_bytes: number(self.read(
+                "memory",
+                slot,
+                "memory.usage_in_bytes",
+                "memory.current",
+            )),
+            peak_memory_bytes: number(self.read(
+                "memory",
+                slot,
+                "memory.max_usage_in_bytes",
+                "memory.peak",
+            )),
             processes: number(self.read("pids", slot, "pids.current", "pids.current")) as u32,
             oom_kills: now.oom_kills.saturating_sub(base.oom_kills),
             pids_limit_hits: now.pids_hits.saturating_sub(base.pids_hits),
@@ -208,7 +299,8 @@ impl Cgroups {
 
     pub fn is_empty(&self, slot: u32) -> bool {
         let v1 = self.v1.iter().all(|hierarchy| {
-            sys::read_at(hierarchy.dir.as_raw_fd(), &format!("{slot}/cgroup.procs")).is_ok_and(|list| list.is_empty())
+            sys::read_at(hierarchy.dir.as_raw_fd(), &format!("{slot}/cgroup.procs"))
+                .is_ok_and(|list| list.is_empty())
         });
         let unified = self.unified.as_ref().is_none_or(|dir| {
             sys::read_at(dir.as_raw_fd(), &format!("{slot}/cgroup.events"))
@@ -228,11 +320,19 @@ impl Cgroups {
             return Ok(());
         }
         if let Some(dir) = self.controller("memory") {
-            let used = self.read("memory", slot, "memory.usage_in_bytes", "").trim().parse::<u64>().unwrap_or(0);
+            let used = self
+                .read("memory", slot, "memory.usage_in_bytes", "")
+                .trim()
+                .parse::<u64>()
+                .unwrap_or(0);
             if used > 8 << 20 {
                 let _ = sys::write_at(dir.as_raw_fd(), &format!("{slot}/memory.force_empty"), "1");
             }
-            sys::write_at(dir.as_raw_fd(), &format!("{slot}/memory.max_usage_in_bytes"), "0")?;
+            sys::write_at(
+                dir.as_raw_fd(),
+                &format!("{slot}/memory.max_usage_in_bytes"),
+                "0",
+            )?;
             sys::write_at(dir.as_raw_fd(), &format!("{slot}/memory.failcnt"), "0")?;
         }
         if let Some(dir) = self.controller("cpuacct") {
@@ -265,10 +365,16 @@ fn make_below(mount: &OwnedFd, edge: &str, enable: bool) -> Outcome<OwnedFd> {
 }
 
 fn enable_controllers(dir: &OwnedFd) -> Outcome<()> {
-    let have = sys::read_at(dir.as_raw_fd(), "cgroup.controllers").step("read cgroup.controllers")?;
+    let have =
+        sys::read_at(dir.as_raw_fd(), "cgroup.controllers").step("read cgroup.controllers")?;
     for name in ["memory", "cpu", "pids"] {
         if have.split_whitespace().any(|word| word == name) {
-            sys::write_at(dir.as_raw_fd(), "cgroup.subtree_control", &format!("+{name}")).step("enable a controller")?;
+            sys::write_at(
+                dir.as_raw_fd(),
+                "cgroup.subtree_control",
+                &format!("+{name}"),
+            )
+            .step("enable a controller")?;
         }
     }
     Ok(())
@@ -276,7 +382,11 @@ fn enable_controllers(dir: &OwnedFd) -> Outcome<()> {
 
 fn kill_below(dir: &OwnedFd) {
     let list = sys::read_at(dir.as_raw_fd(), "cgroup.procs").unwrap_or_default();
-    for pid in list.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 1) {
+    for pid in list
+        .lines()
+        .filter_map(|line| line.parse::<i32>().ok())
+        .filter(|pid| *pid > 1)
+    {
         // SAFETY: plain numbers; the pid was in the slot's group a moment ago.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
@@ -300,6 +410,12 @@ fn remove_leaves(dir: &OwnedFd) -> io::Result<()> {
 /// The number after `name` in a file of "name number" lines.
 fn field(text: &str, name: &str) -> u64 {
     text.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+        .find_map(|line| {
+            line.strip_prefix(name)?
+                .strip_prefix(' ')?
+                .trim()
+                .parse()
+                .ok()
+        })
         .unwrap_or(0)
 }

@@ -22,15 +22,26 @@ pub const USAGE: &str = "hostd --edge NAME --run-dir DIR --data-dir DIR --edge-u
 impl Config {
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
         let value = |name: &str| -> Result<&str, String> {
-            let at = arguments.iter().position(|word| word == name).ok_or(format!("{name} is missing"))?;
-            arguments.get(at + 1).map(String::as_str).ok_or(format!("{name} has no value"))
+            let at = arguments
+                .iter()
+                .position(|word| word == name)
+                .ok_or(format!("{name} is missing"))?;
+            arguments
+                .get(at + 1)
+                .map(String::as_str)
+                .ok_or(format!("{name} has no value"))
         };
-        let number =
-            |name: &str| -> Result<u32, String> { value(name)?.parse().map_err(|_| format!("{name} is no number")) };
+        let number = |name: &str| -> Result<u32, String> {
+            value(name)?
+                .parse()
+                .map_err(|_| format!("{name} is no number"))
+        };
         let edge = value("--edge")?.to_string();
         let named = edge.len() <= 12
             && edge.starts_with(|c: char| c.is_ascii_lowercase())
-            && edge.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+            && edge
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         if !named {
             return Err(format!("--edge {edge}: not [a-z][a-z0-9]{{0,11}}"));
         }
@@ -43,9 +54,13 @@ impl Config {
             slots: number("--slots")?,
             bash: value("--bash")?.into(),
         };
-        let end = u64::from(config.uid_start) + u64::from(config.slots) * u64::from(IDS_PER_SLOT + 1);
+        let end =
+            u64::from(config.uid_start) + u64::from(config.slots) * u64::from(IDS_PER_SLOT + 1);
         if config.slots == 0 || config.uid_start < 65536 || end > u64::from(u32::MAX) {
-            return Err(format!("--slots {} from ID {} do not fit into 65536 to 2^32", config.slots, config.uid_start));
+            return Err(format!(
+                "--slots {} from ID {} do not fit into 65536 to 2^32",
+                config.slots, config.uid_start
+            ));
         }
         Ok(config)
     }

@@ -36,7 +36,10 @@ const QGROUP_CREATE: u64 = btrfs(IOW, 16, 42);
 
 fn ioctl<T>(fd: &OwnedFd, request: u64, argument: &mut T) -> Result<()> {
     // SAFETY: each caller passes the structure (by size in the request) that the request is for.
-    sys::check(i64::from(unsafe { libc::ioctl(fd.as_raw_fd(), request as _, argument as *mut T) })).map(drop)
+    sys::check(i64::from(unsafe {
+        libc::ioctl(fd.as_raw_fd(), request as _, argument as *mut T)
+    }))
+    .map(drop)
 }
 
 /// struct btrfs_ioctl_vol_args: fd, name.
@@ -50,12 +53,22 @@ impl Disk {
     /// `dir`: DATA/edges/<edge>, as descriptor and path. `missing` gets what could not be had.
     pub fn open(dir: &OwnedFd, path: &Path, missing: &mut Vec<String>) -> Outcome<Self> {
         match open_btrfs(&path.join("upper.btrfs")) {
-            Ok((mount, root)) => Ok(Self { _mount: Some(mount), root, limited: true }),
+            Ok((mount, root)) => Ok(Self {
+                _mount: Some(mount),
+                root,
+                limited: true,
+            }),
             Err(error) => {
                 missing.push(format!("disk limits: {error}"));
-                sys::ensure_dir_at(dir.as_raw_fd(), "upper", 0o700).step("make the upper directory")?;
-                let root = sys::open_dir(dir.as_raw_fd(), "upper").step("open the upper directory")?;
-                Ok(Self { _mount: None, root, limited: false })
+                sys::ensure_dir_at(dir.as_raw_fd(), "upper", 0o700)
+                    .step("make the upper directory")?;
+                let root =
+                    sys::open_dir(dir.as_raw_fd(), "upper").step("open the upper directory")?;
+                Ok(Self {
+                    _mount: None,
+                    root,
+                    limited: false,
+                })
             }
         }
     }
@@ -69,7 +82,11 @@ impl Disk {
 
     /// Slots that have a directory.
     pub fn slots(&self) -> Vec<u32> {
-        tree::names(&self.root).unwrap_or_default().iter().filter_map(|name| name.strip_prefix('s')?.parse().ok()).collect()
+        tree::names(&self.root)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|name| name.strip_prefix('s')?.parse().ok())
+            .collect()
     }
 
     /// The slot's directory with an empty `upper` (owned by `root_id`) and `work`; made where it is missing.
@@ -119,7 +136,9 @@ impl Disk {
         if !self.limited {
             return 0;
         }
-        sys::open_dir(self.root.as_raw_fd(), &format!("s{slot}")).and_then(|dir| self.referenced(&dir)).unwrap_or(0)
+        sys::open_dir(self.root.as_raw_fd(), &format!("s{slot}"))
+            .and_then(|dir| self.referenced(&dir))
+            .unwrap_or(0)
     }
 
     fn referenced(&self, dir: &OwnedFd) -> Result<u64> {
@@ -129,10 +148,24 @@ impl Disk {
         // struct btrfs_ioctl_search_args: tree, objectid from and to, offset from and to, transid from and to,
         // type from and to (u32 each), number of items.
         let mut args = [0u64; 512];
-        args[..9].copy_from_slice(&[QUOTA_TREE, 0, 0, id, id, 0, u64::MAX, QGROUP_INFO | QGROUP_INFO << 32, 1]);
+        args[..9].copy_from_slice(&[
+            QUOTA_TREE,
+            0,
+            0,
+            id,
+            id,
+            0,
+            u64::MAX,
+            QGROUP_INFO | QGROUP_INFO << 32,
+            1,
+        ]);
         ioctl(&self.root, TREE_SEARCH, &mut args)?;
         // After 13 words of key: transid, objectid, offset, type and length, then generation and referenced bytes.
-        Ok(if args[8] as u32 == 1 { args[13 + 4 + 1] } else { 0 })
+        Ok(if args[8] as u32 == 1 {
+            args[13 + 4 + 1]
+        } else {
+            0
+        })
     }
 
     /// Removes what the last user wrote and leaves the slot ready for the next.
@@ -142,7 +175,11 @@ impl Disk {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
             other => other?,
         };
-        let mut budget = if self.limited { REMOVE_ONE_BY_ONE } else { usize::MAX };
+        let mut budget = if self.limited {
+            REMOVE_ONE_BY_ONE
+        } else {
+            usize::MAX
+        };
         if !tree::empty(&dir, &mut budget)? {
             drop(dir);
             if !self.limited {
@@ -188,22 +225,25 @@ fn open_btrfs(file: &Path) -> std::result::Result<(OwnedFd, OwnedFd), String> {
     if !file.exists() {
         make_file(path)?;
     }
-    let backing =
-        sys::open_at(libc::AT_FDCWD, path, libc::O_RDWR | libc::O_NOFOLLOW, 0).map_err(|e| said("open the file", e))?;
+    let backing = sys::open_at(libc::AT_FDCWD, path, libc::O_RDWR | libc::O_NOFOLLOW, 0)
+        .map_err(|e| said("open the file", e))?;
     let (device, _loop) = attach(&backing).map_err(|e| said("attach a loop device", e))?;
     let context = sys::fsopen("btrfs").map_err(|e| said("fsopen btrfs", e))?;
     sys::fsconfig_set(&context, "source", &device).map_err(|e| said("source", e))?;
     // What is freed is punched out of the sparse file.
     sys::fsconfig_set(&context, "discard", "async").map_err(|e| said("discard", e))?;
     const NOSUID_NODEV_NOATIME: u64 = 0x2 | 0x4 | 0x10;
-    let mount = sys::fsconfig_mount(&context, NOSUID_NODEV_NOATIME).map_err(|e| said("mount btrfs", e))?;
+    let mount =
+        sys::fsconfig_mount(&context, NOSUID_NODEV_NOATIME).map_err(|e| said("mount btrfs", e))?;
     let root = sys::open_dir(mount.as_raw_fd(), ".").map_err(|e| said("open the btrfs", e))?;
     // Simple quotas (Linux 6.7) cost less; without them the full ones. On already is fine.
     const ENABLE: u64 = 1;
     const ENABLE_SIMPLE: u64 = 4;
     if ioctl(&root, QUOTA_CTL, &mut [ENABLE_SIMPLE, 0u64]).is_err() {
         match ioctl(&root, QUOTA_CTL, &mut [ENABLE, 0u64]) {
-            Err(error) if error.raw_os_error() != Some(libc::EEXIST) => return Err(said("enable quotas", error)),
+            Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
+                return Err(said("enable quotas", error))
+            }
             _ => {}
         }
     }
@@ -212,11 +252,20 @@ fn open_btrfs(file: &Path) -> std::result::Result<(OwnedFd, OwnedFd), String> {
 
 /// A sparse file of three quarters of what is free, with an empty btrfs.
 fn make_file(path: &str) -> std::result::Result<(), String> {
-    let parent = sys::cstr(Path::new(path).parent().and_then(Path::to_str).unwrap_or("/")).map_err(|e| e.to_string())?;
+    let parent = sys::cstr(
+        Path::new(path)
+            .parent()
+            .and_then(Path::to_str)
+            .unwrap_or("/"),
+    )
+    .map_err(|e| e.to_string())?;
     // SAFETY: statfs is plain data.
     let mut free: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: both outlive the call.
-    sys::check(i64::from(unsafe { libc::statfs(parent.as_ptr(), &mut free) })).map_err(|e| e.to_string())?;
+    sys::check(i64::from(unsafe {
+        libc::statfs(parent.as_ptr(), &mut free)
+    }))
+    .map_err(|e| e.to_string())?;
     let bytes = (free.f_bavail as u64).saturating_mul(free.f_bsize as u64) / 4 * 3;
     if bytes < 256 << 20 {
         return Err(format!("only {} MiB are free", bytes >> 20));
@@ -224,11 +273,16 @@ fn make_file(path: &str) -> std::result::Result<(), String> {
     let part = format!("{path}.part");
     let file = std::fs::File::create(&part).map_err(|e| e.to_string())?;
     file.set_len(bytes & !0xfff).map_err(|e| e.to_string())?;
-    let made = Command::new("mkfs.btrfs").args(["-q", "-f", "-m", "single", &part]).output();
+    let made = Command::new("mkfs.btrfs")
+        .args(["-q", "-f", "-m", "single", &part])
+        .output();
     let made = made.map_err(|e| format!("mkfs.btrfs (package btrfs-progs): {e}"))?;
     if !made.status.success() {
         let _ = std::fs::remove_file(&part);
-        return Err(format!("mkfs.btrfs: {}", String::from_utf8_lossy(&made.stderr).trim()));
+        return Err(format!(
+            "mkfs.btrfs: {}",
+            String::from_utf8_lossy(&made.stderr).trim()
+        ));
     }
     std::fs::rename(&part, path).map_err(|e| e.to_string())
 }
@@ -244,7 +298,9 @@ fn attach(file: &OwnedFd) -> Result<(String, OwnedFd)> {
     let control = sys::open_at(libc::AT_FDCWD, "/dev/loop-control", libc::O_RDWR, 0)?;
     for _ in 0..64 {
         // SAFETY: this request takes no argument.
-        let number = sys::check(i64::from(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) }))?;
+        let number = sys::check(i64::from(unsafe {
+            libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _)
+        }))?;
         let path = format!("/dev/loop{number}");
         let device = sys::open_at(libc::AT_FDCWD, &path, libc::O_RDWR, 0)?;
         // struct loop_config: fd, block size, struct loop_info64 (flags at its byte 52), reserved.
@@ -268,17 +324,24 @@ fn attached(file: &OwnedFd) -> Result<Option<(String, OwnedFd)>> {
     // SAFETY: stat is plain data.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: outlives the call.
-    sys::check(i64::from(unsafe { libc::fstat(file.as_raw_fd(), &mut stat) }))?;
+    sys::check(i64::from(unsafe {
+        libc::fstat(file.as_raw_fd(), &mut stat)
+    }))?;
     for entry in std::fs::read_dir("/sys/block")?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.starts_with("loop") || !entry.path().join("loop").exists() {
             continue;
         }
         let path = format!("/dev/{name}");
-        let Ok(device) = sys::open_at(libc::AT_FDCWD, &path, libc::O_RDWR, 0) else { continue };
+        let Ok(device) = sys::open_at(libc::AT_FDCWD, &path, libc::O_RDWR, 0) else {
+            continue;
+        };
         // struct loop_info64: device and inode first.
         let mut info = [0u64; 29];
-        if ioctl(&device, LOOP_GET_STATUS64, &mut info).is_ok() && info[0] == stat.st_dev && info[1] == stat.st_ino {
+        if ioctl(&device, LOOP_GET_STATUS64, &mut info).is_ok()
+            && info[0] == stat.st_dev
+            && info[1] == stat.st_ino
+        {
             return Ok(Some((path, device)));
         }
     }

@@ -16,7 +16,10 @@ pub type Outcome<T> = Result<T, Fault>;
 
 impl Fault {
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
+        Self {
+            reason,
+            message: message.into(),
+        }
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
@@ -39,10 +42,16 @@ impl Fault {
 
     pub fn from_line(line: &str) -> Self {
         let (word, message) = line.split_once(' ').unwrap_or(("", line));
-        let reason = ["CAPACITY_FULL", "ARCHIVE_INVALID", "LAYER_NOT_FOUND", "NOT_SUPPORTED", "INVALID_ARGUMENT"]
-            .into_iter()
-            .find(|known| *known == word)
-            .unwrap_or("LAUNCH_FAILED");
+        let reason = [
+            "CAPACITY_FULL",
+            "ARCHIVE_INVALID",
+            "LAYER_NOT_FOUND",
+            "NOT_SUPPORTED",
+            "INVALID_ARGUMENT",
+        ]
+        .into_iter()
+        .find(|known| *known == word)
+        .unwrap_or("LAUNCH_FAILED");
         Self::new(reason, message)
     }
 }

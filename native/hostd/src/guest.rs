@@ -79,14 +79,24 @@ fn enter(guest: &Guest) -> Outcome<()> {
     for file in &guest.tasks {
         sys::write_fd(file.as_raw_fd(), b"0").step("join a cgroup")?;
     }
-    let kept = [guest.channel.as_raw_fd(), guest.link.as_raw_fd(), guest.shell.as_raw_fd()];
+    let kept = [
+        guest.channel.as_raw_fd(),
+        guest.link.as_raw_fd(),
+        guest.shell.as_raw_fd(),
+    ];
     close_all_but(&kept);
     // SAFETY: no arguments.
     unsafe { libc::setsid() };
     // A session keyring of its own, or the zygote's would be shared by all.
     const KEYCTL_JOIN_SESSION_KEYRING: i64 = 1;
     // SAFETY: a null name makes an anonymous one.
-    unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<u8>()) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            KEYCTL_JOIN_SESSION_KEYRING,
+            std::ptr::null::<u8>(),
+        )
+    };
     loopback_up()?;
     // "go": the ID maps are written; the message carries the root file system.
     let (word, root) = sys::receive_fd(&guest.channel).step("wait for the root")?;
@@ -96,15 +106,22 @@ fn enter(guest: &Guest) -> Outcome<()> {
     };
     // SAFETY: plain numbers; 0 is mapped now.
     unsafe {
-        sys::check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>())).step("drop groups")?;
+        sys::check(libc::syscall(
+            libc::SYS_setgroups,
+            0,
+            std::ptr::null::<u32>(),
+        ))
+        .step("drop groups")?;
         sys::check(libc::syscall(libc::SYS_setresgid, 0, 0, 0)).step("become group 0")?;
         sys::check(libc::syscall(libc::SYS_setresuid, 0, 0, 0)).step("become user 0")?;
     }
     sys::prctl(libc::PR_SET_DUMPABLE, 0).step("set not dumpable")?;
     sys::unshare(libc::CLONE_NEWCGROUP).step("unshare the cgroup namespace")?;
     // SAFETY: the pointer and length are of one string.
-    sys::check(i64::from(unsafe { libc::sethostname(guest.hostname.as_ptr().cast(), guest.hostname.len()) }))
-        .step("set the hostname")?;
+    sys::check(i64::from(unsafe {
+        libc::sethostname(guest.hostname.as_ptr().cast(), guest.hostname.len())
+    }))
+    .step("set the hostname")?;
     // SAFETY: plain number.
     unsafe { libc::umask(0) };
     mounts(root)?;
@@ -118,21 +135,39 @@ fn mounts(root: OwnedFd) -> Outcome<()> {
     // SAFETY: plain descriptor.
     sys::check(i64::from(unsafe { libc::fchdir(root.as_raw_fd()) })).step("enter the root")?;
     drop(root);
-    for (name, mode) in [("proc", 0o555), ("sys", 0o555), ("dev", 0o755), ("tmp", 0o1777)] {
+    for (name, mode) in [
+        ("proc", 0o555),
+        ("sys", 0o555),
+        ("dev", 0o755),
+        ("tmp", 0o1777),
+    ] {
         directory(name, mode)?;
     }
     // The kernel lets a user namespace mount proc and sysfs only while it sees a whole one: before the pivot.
     sys::mount("proc", "proc", "proc", NOSUID_NODEV_NOEXEC, "").step("mount /proc")?;
     sys::mount("sysfs", "sys", "sysfs", RO_NOSUID_NODEV_NOEXEC, "").step("mount /sys")?;
     let dev = libc::MS_NOSUID | libc::MS_NOEXEC;
-    sys::mount("tmpfs", "dev", "tmpfs", dev, "mode=755,size=64k,nr_inodes=256").step("mount /dev")?;
+    sys::mount(
+        "tmpfs",
+        "dev",
+        "tmpfs",
+        dev,
+        "mode=755,size=64k,nr_inodes=256",
+    )
+    .step("mount /dev")?;
     for device in DEVICES {
         let path = format!("dev/{device}");
         sys::create_at(libc::AT_FDCWD, &path, 0o666, b"").step("make a device's place")?;
-        sys::mount(&format!("/dev/{device}"), &path, "", libc::MS_BIND, "").step("bind a device")?;
+        sys::mount(&format!("/dev/{device}"), &path, "", libc::MS_BIND, "")
+            .step("bind a device")?;
     }
     for (name, kind, flags, options) in [
-        ("pts", "devpts", libc::MS_NOSUID | libc::MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"),
+        (
+            "pts",
+            "devpts",
+            libc::MS_NOSUID | libc::MS_NOEXEC,
+            "newinstance,ptmxmode=0666,mode=0620,gid=5",
+        ),
         ("shm", "tmpfs", NOSUID_NODEV_NOEXEC, "mode=1777,size=64m"),
         ("mqueue", "mqueue", NOSUID_NODEV_NOEXEC, ""),
     ] {
@@ -154,7 +189,8 @@ fn mounts(root: OwnedFd) -> Outcome<()> {
     // SAFETY: constant strings.
     unsafe {
         sys::check(libc::syscall(libc::SYS_pivot_root, here, here)).step("pivot_root")?;
-        sys::check(i64::from(libc::umount2(here, libc::MNT_DETACH))).step("detach the host's root")?;
+        sys::check(i64::from(libc::umount2(here, libc::MNT_DETACH)))
+            .step("detach the host's root")?;
         sys::check(i64::from(libc::chdir(c"/".as_ptr()))).step("chdir to /")?;
     }
     Ok(())
@@ -168,7 +204,13 @@ fn mask() -> Outcome<()> {
         if mode & libc::S_IFMT == libc::S_IFDIR {
             let masked = match empty {
                 Some(first) => sys::mount(first, path, "", libc::MS_BIND, ""),
-                None => sys::mount("tmpfs", path, "tmpfs", RO_NOSUID_NODEV_NOEXEC, "mode=755,size=4k,nr_inodes=1"),
+                None => sys::mount(
+                    "tmpfs",
+                    path,
+                    "tmpfs",
+                    RO_NOSUID_NODEV_NOEXEC,
+                    "mode=755,size=4k,nr_inodes=1",
+                ),
             };
             masked.step(&format!("mask /{path}"))?;
             empty = empty.or(Some(path));
@@ -180,7 +222,14 @@ fn mask() -> Outcome<()> {
         if mode_of(path).is_some() {
             let what = format!("make /{path} read-only");
             sys::mount(path, path, "", libc::MS_BIND | libc::MS_REC, "").step(&what)?;
-            sys::mount("", path, "", libc::MS_BIND | libc::MS_REMOUNT | RO_NOSUID_NODEV_NOEXEC, "").step(&what)?;
+            sys::mount(
+                "",
+                path,
+                "",
+                libc::MS_BIND | libc::MS_REMOUNT | RO_NOSUID_NODEV_NOEXEC,
+                "",
+            )
+            .step(&what)?;
         }
     }
     Ok(())
@@ -191,7 +240,12 @@ fn mode_of(path: &str) -> Option<u32> {
     // SAFETY: stat is plain data, both outlive the call.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
-        let result = libc::fstatat(libc::AT_FDCWD, path.as_ptr(), &mut stat, libc::AT_SYMLINK_NOFOLLOW);
+        let result = libc::fstatat(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &mut stat,
+            libc::AT_SYMLINK_NOFOLLOW,
+        );
         (result == 0).then_some(stat.st_mode)
     }
 }
@@ -209,13 +263,21 @@ fn directory(name: &str, mode: u32) -> Outcome<()> {
 fn loopback_up() -> Outcome<()> {
     // SAFETY: ifreq is plain data; all pointers outlive the calls.
     unsafe {
-        let socket = sys::check(i64::from(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)))
-            .step("open a socket")? as i32;
+        let socket = sys::check(i64::from(libc::socket(
+            libc::AF_INET,
+            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+            0,
+        )))
+        .step("open a socket")? as i32;
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_name[0] = b'l' as _;
         request.ifr_name[1] = b'o' as _;
         request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-        let result = sys::check(i64::from(libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &request)));
+        let result = sys::check(i64::from(libc::ioctl(
+            socket,
+            libc::SIOCSIFFLAGS as _,
+            &request,
+        )));
         libc::close(socket);
         result.step("bring up loopback").map(drop)
     }

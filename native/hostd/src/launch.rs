@@ -48,7 +48,10 @@ pub fn run(node: &Node, order: Order, status: OwnedFd) -> ! {
         started.records.as_raw_fd(),
         started.shell.as_raw_fd(),
         started.commands.as_ref().map_or(-1, AsRawFd::as_raw_fd),
-        started.memory_events.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        started
+            .memory_events
+            .as_ref()
+            .map_or(-1, AsRawFd::as_raw_fd),
         started.pids_events.as_ref().map_or(-1, AsRawFd::as_raw_fd),
     ];
     close_all_but(&kept);
@@ -95,19 +98,31 @@ fn start(node: &Node, order: &Order) -> Outcome<Started> {
     let tasks = match node.cgroups.tasks(slot) {
         Ok(tasks) if node.cgroups.unified_dir(slot).is_ok() => tasks,
         _ => {
-            node.cgroups.make_slot(slot, aether_id).step("make the cgroups")?;
+            node.cgroups
+                .make_slot(slot, aether_id)
+                .step("make the cgroups")?;
             node.cgroups.tasks(slot).step("open the cgroups")?
         }
     };
     let commands = node.cgroups.unified_dir(slot).step("open the cgroup2")?;
-    node.cgroups.set_limits(slot, &order.limits, order.old_limits.as_ref()).step("set the limits")?;
+    node.cgroups
+        .set_limits(slot, &order.limits, order.old_limits.as_ref())
+        .step("set the limits")?;
     let base = node.cgroups.baseline(slot);
-    let disk = node.disk.slot(slot, root_id).step("make the writable space")?;
-    node.disk.limit(&disk, order.disk_bytes).step("limit the writable space")?;
+    let disk = node
+        .disk
+        .slot(slot, root_id)
+        .step("make the writable space")?;
+    node.disk
+        .limit(&disk, order.disk_bytes)
+        .step("limit the writable space")?;
     write_names(&disk, &order.hostname, root_id).step("write /etc/hosts")?;
-    let records = node.make_records(&order.sandbox_id, slot, aether_id).step("make the records directory")?;
+    let records = node
+        .make_records(&order.sandbox_id, slot, aether_id)
+        .step("make the records directory")?;
     let (link, init_link) = sys::socket_pair(libc::SOCK_SEQPACKET).step("make the link")?;
-    let (channel, init_channel) = sys::socket_pair(libc::SOCK_SEQPACKET).step("make the channel")?;
+    let (channel, init_channel) =
+        sys::socket_pair(libc::SOCK_SEQPACKET).step("make the channel")?;
     let shell = node.shell.try_clone().step("duplicate the shell")?;
 
     let (init_pid, init_pidfd) = {
@@ -154,18 +169,23 @@ fn start(node: &Node, order: &Order) -> Outcome<Started> {
     drop((init_channel, init_link));
 
     let map = format!("0 {root_id} {IDS_PER_SLOT}\n");
-    let process = sys::open_dir(libc::AT_FDCWD, &format!("/proc/{init_pid}")).step("open init's /proc")?;
+    let process =
+        sys::open_dir(libc::AT_FDCWD, &format!("/proc/{init_pid}")).step("open init's /proc")?;
     sys::write_at(process.as_raw_fd(), "uid_map", &map).step("write the user map")?;
     sys::write_at(process.as_raw_fd(), "gid_map", &map).step("write the group map")?;
-    let user_namespace =
-        sys::open_at(process.as_raw_fd(), "ns/user", libc::O_RDONLY, 0).step("open the user namespace")?;
+    let user_namespace = sys::open_at(process.as_raw_fd(), "ns/user", libc::O_RDONLY, 0)
+        .step("open the user namespace")?;
     let root = overlay(node, order, &disk, &user_namespace)?;
     sys::send_fd(&channel, b"go", Some(root.as_fd())).step("hand over the root")?;
     drop(root);
     let (answer, _) = sys::receive_fd(&channel).step("wait for init")?;
     if answer != b"ok" {
         let line = String::from_utf8_lossy(&answer).into_owned();
-        return Err(Fault::from_line(if line.is_empty() { "LAUNCH_FAILED init ended" } else { &line }));
+        return Err(Fault::from_line(if line.is_empty() {
+            "LAUNCH_FAILED init ended"
+        } else {
+            &line
+        }));
     }
     let pid = std::process::id() as i32;
     let state = State {
@@ -181,16 +201,32 @@ fn start(node: &Node, order: &Order) -> Outcome<Started> {
         oom_kills: base.oom_kills,
         pids_hits: base.pids_hits,
     };
-    state.write(&order.run_slot, "state").step("write the slot's state")?;
+    state
+        .write(&order.run_slot, "state")
+        .step("write the slot's state")?;
     sys::prctl(libc::PR_SET_PDEATHSIG, 0).step("clear the death signal")?;
     let (memory_events, pids_events) = node.cgroups.events(slot);
     let shell = node.shell.try_clone().step("duplicate the shell")?;
-    Ok(Started { init_pid, init_pidfd, link, records, shell, commands, memory_events, pids_events })
+    Ok(Started {
+        init_pid,
+        init_pidfd,
+        link,
+        records,
+        shell,
+        commands,
+        memory_events,
+        pids_events,
+    })
 }
 
 fn write_names(disk: &OwnedFd, hostname: &str, root_id: u32) -> std::io::Result<()> {
-    let hosts = format!("127.0.0.1 localhost\n127.0.0.1 {hostname}\n::1 localhost ip6-localhost ip6-loopback\n");
-    for (path, text) in [("upper/etc/hosts", hosts), ("upper/etc/hostname", format!("{hostname}\n"))] {
+    let hosts = format!(
+        "127.0.0.1 localhost\n127.0.0.1 {hostname}\n::1 localhost ip6-localhost ip6-loopback\n"
+    );
+    for (path, text) in [
+        ("upper/etc/hosts", hosts),
+        ("upper/etc/hostname", format!("{hostname}\n")),
+    ] {
         let file = sys::create_at(disk.as_raw_fd(), path, 0o644, text.as_bytes())?;
         sys::chown_at(file.as_raw_fd(), "", root_id, root_id)?;
     }
@@ -198,7 +234,12 @@ fn write_names(disk: &OwnedFd, hostname: &str, root_id: u32) -> std::io::Result<
 }
 
 /// Layers (idmapped copies of their mounts) below the slot's upper directory, as a detached mount.
-fn overlay(node: &Node, order: &Order, disk: &OwnedFd, user_namespace: &OwnedFd) -> Outcome<OwnedFd> {
+fn overlay(
+    node: &Node,
+    order: &Order,
+    disk: &OwnedFd,
+    user_namespace: &OwnedFd,
+) -> Outcome<OwnedFd> {
     const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
     const NODEV: u64 = 0x4;
     // ext4 lets a holder of CAP_SYS_RESOURCE exceed the quota, and an overlay writes with its mounter's rights.
@@ -208,7 +249,10 @@ fn overlay(node: &Node, order: &Order, disk: &OwnedFd, user_namespace: &OwnedFd)
     let path = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let mut lowers = Vec::new();
     for digest in order.layers.iter().rev() {
-        let layer = node.layers.get(digest).ok_or_else(|| Fault::new("LAYER_NOT_FOUND", digest.clone()))?;
+        let layer = node
+            .layers
+            .get(digest)
+            .ok_or_else(|| Fault::new("LAYER_NOT_FOUND", digest.clone()))?;
         let copy = sys::clone_mount(layer).step("copy a layer's mount")?;
         let attr = sys::MountAttr {
             attr_set: MOUNT_ATTR_IDMAP,
@@ -245,13 +289,21 @@ fn become_aether(id: u32) -> Outcome<()> {
     }
     // SAFETY: plain numbers.
     unsafe {
-        sys::check(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<u32>())).step("drop groups")?;
+        sys::check(libc::syscall(
+            libc::SYS_setgroups,
+            0,
+            std::ptr::null::<u32>(),
+        ))
+        .step("drop groups")?;
         sys::check(libc::syscall(libc::SYS_setresgid, id, id, id)).step("set the group")?;
         sys::check(libc::syscall(libc::SYS_setresuid, id, id, id)).step("set the user")?;
     }
     sys::drop_caps(ALL).step("drop capabilities")?;
     sys::prctl(libc::PR_SET_DUMPABLE, 0).step("set not dumpable")?;
     // SAFETY: plain numbers.
-    sys::check(i64::from(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })).step("no new privileges")?;
+    sys::check(i64::from(unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    }))
+    .step("no new privileges")?;
     seccomp::load_filter(&mut seccomp::aether_filter()).step("load aether's filter")
 }

@@ -16,7 +16,11 @@ pub struct Layers {
 
 impl Layers {
     pub fn new(dir: OwnedFd) -> Self {
-        Self { dir, mounted: BTreeMap::new(), users: BTreeMap::new() }
+        Self {
+            dir,
+            mounted: BTreeMap::new(),
+            users: BTreeMap::new(),
+        }
     }
 
     /// Mounts what is not mounted yet.
@@ -58,26 +62,46 @@ impl Layers {
         all.dedup();
         all.into_iter()
             .map(|digest| {
-                (digest.clone(), self.users.get(digest).copied().unwrap_or(0), self.mounted.contains_key(digest))
+                (
+                    digest.clone(),
+                    self.users.get(digest).copied().unwrap_or(0),
+                    self.mounted.contains_key(digest),
+                )
             })
             .collect()
     }
 
     pub fn release(&mut self, digest: &str) -> Outcome<()> {
         if let Some(users) = self.users.get(digest) {
-            return Err(Fault::new("LAYER_IN_USE", format!("{digest} is used by {users} sandboxes of this edge")));
+            return Err(Fault::new(
+                "LAYER_IN_USE",
+                format!("{digest} is used by {users} sandboxes of this edge"),
+            ));
         }
         self.mounted.remove(digest);
         Ok(())
     }
 
     fn mount(&self, digest: &str) -> Outcome<OwnedFd> {
-        let hex = hex_of(digest).ok_or_else(|| Fault::invalid(format!("layer {digest:?} is no sha256 digest")))?;
-        let missing = |_| Fault::new("LAYER_NOT_FOUND", format!("layer {digest} is not on this node"));
-        let broken = |what: String| Fault::new("ARCHIVE_INVALID", format!("layer {digest} is damaged: {what}"));
+        let hex = hex_of(digest)
+            .ok_or_else(|| Fault::invalid(format!("layer {digest:?} is no sha256 digest")))?;
+        let missing = |_| {
+            Fault::new(
+                "LAYER_NOT_FOUND",
+                format!("layer {digest} is not on this node"),
+            )
+        };
+        let broken = |what: String| {
+            Fault::new(
+                "ARCHIVE_INVALID",
+                format!("layer {digest} is damaged: {what}"),
+            )
+        };
         let dir = sys::open_dir(self.dir.as_raw_fd(), hex).map_err(missing)?;
-        let text = sys::read_at(dir.as_raw_fd(), "layer.json").map_err(|e| broken(format!("layer.json: {e}")))?;
-        let manifest = Manifest::parse(&text).ok_or_else(|| broken("layer.json is incomplete".into()))?;
+        let text = sys::read_at(dir.as_raw_fd(), "layer.json")
+            .map_err(|e| broken(format!("layer.json: {e}")))?;
+        let manifest =
+            Manifest::parse(&text).ok_or_else(|| broken("layer.json is incomplete".into()))?;
         if manifest.digest() != hex {
             return Err(broken("layer.json is of another layer".into()));
         }
@@ -87,13 +111,18 @@ impl Layers {
         };
         let (meta, data) = (open("meta.erofs")?, open("data")?);
         if size(&data) != manifest.data_bytes {
-            return Err(broken(format!("data has {} bytes instead of {}", size(&data), manifest.data_bytes)));
+            return Err(broken(format!(
+                "data has {} bytes instead of {}",
+                size(&data),
+                manifest.data_bytes
+            )));
         }
         if hash(&meta).map_err(|e| broken(format!("meta.erofs: {e}")))? != manifest.meta_sha256 {
             return Err(broken("meta.erofs does not have its checksum".into()));
         }
         let device = (manifest.data_bytes > 0).then_some(&data);
-        mount_erofs(&meta, device).map_err(|e| broken(format!("the kernel refuses to mount it: {e}")))
+        mount_erofs(&meta, device)
+            .map_err(|e| broken(format!("the kernel refuses to mount it: {e}")))
     }
 }
 
@@ -113,7 +142,10 @@ pub fn mount_erofs(meta: &OwnedFd, data: Option<&OwnedFd>) -> std::io::Result<Ow
 /// The 64 hex digits of "sha256:…".
 pub fn hex_of(digest: &str) -> Option<&str> {
     let hex = digest.strip_prefix("sha256:")?;
-    let good = hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let good = hex.len() == 64
+        && hex
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     good.then_some(hex)
 }
 
@@ -131,7 +163,9 @@ impl Manifest {
             let start = text.find(&format!("\"{name}\""))?;
             let rest = &text[start + name.len() + 2..];
             let open = rest.find('{')?;
-            rest[open..].find('}').map(|close| &rest[open..open + close])
+            rest[open..]
+                .find('}')
+                .map(|close| &rest[open..open + close])
         };
         let value = |object: &str, key: &str| {
             let at = object.find(&format!("\"{key}\""))? + key.len() + 2;
@@ -168,7 +202,14 @@ fn hash(file: &OwnedFd) -> std::io::Result<String> {
     let mut offset = 0;
     loop {
         // SAFETY: the buffer is valid for its length.
-        let count = unsafe { libc::pread(file.as_raw_fd(), part.as_mut_ptr().cast(), part.len(), offset) };
+        let count = unsafe {
+            libc::pread(
+                file.as_raw_fd(),
+                part.as_mut_ptr().cast(),
+                part.len(),
+                offset,
+            )
+        };
         let count = sys::check(count as i64)?;
         if count == 0 {
             return Ok(hex(&sum.finalize()));

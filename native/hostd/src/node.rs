@@ -31,11 +31,17 @@ pub struct Node {
 impl Node {
     pub fn open(config: Config) -> Outcome<Self> {
         let mut missing = Vec::new();
-        let data = sys::open_at(libc::AT_FDCWD, text(&config.data_dir)?, libc::O_RDONLY | libc::O_DIRECTORY, 0)
-            .step("open the data directory")?;
+        let data = sys::open_at(
+            libc::AT_FDCWD,
+            text(&config.data_dir)?,
+            libc::O_RDONLY | libc::O_DIRECTORY,
+            0,
+        )
+        .step("open the data directory")?;
         let below = |dir: &OwnedFd, name: &str, mode: u32, owner: u32| -> Outcome<OwnedFd> {
             if sys::mkdir_at(dir.as_raw_fd(), name, mode).is_ok() {
-                sys::chown_at(dir.as_raw_fd(), name, owner, u32::MAX).step(&format!("give {name} to its user"))?;
+                sys::chown_at(dir.as_raw_fd(), name, owner, u32::MAX)
+                    .step(&format!("give {name} to its user"))?;
             }
             sys::open_dir(dir.as_raw_fd(), name).step(&format!("open {name}"))
         };
@@ -47,19 +53,39 @@ impl Node {
         let layers = Layers::new(below(&data, "layers", 0o755, theirs)?);
         if !config.run_dir.exists() {
             std::fs::create_dir_all(&config.run_dir).step("make the run directory")?;
-            sys::chown_at(libc::AT_FDCWD, text(&config.run_dir)?, theirs, u32::MAX).step("give away the run directory")?;
+            sys::chown_at(libc::AT_FDCWD, text(&config.run_dir)?, theirs, u32::MAX)
+                .step("give away the run directory")?;
         }
-        let run = sys::open_at(libc::AT_FDCWD, text(&config.run_dir)?, libc::O_RDONLY | libc::O_DIRECTORY, 0)
-            .step("open the run directory")?;
+        let run = sys::open_at(
+            libc::AT_FDCWD,
+            text(&config.run_dir)?,
+            libc::O_RDONLY | libc::O_DIRECTORY,
+            0,
+        )
+        .step("open the run directory")?;
         let boot_id = state::boot_id();
         let booted = sys::read_at(edge.as_raw_fd(), "boot").unwrap_or_default() != boot_id;
         let path = config.data_dir.join("edges").join(&config.edge);
         let disk = Disk::open(&edge, &path, &mut missing)?;
         let records = disk.records().step("open the records directory")?;
-        sys::create_at(edge.as_raw_fd(), "boot", 0o600, boot_id.as_bytes()).step("write the boot ID")?;
-        let shell = sys::open_at(libc::AT_FDCWD, text(&config.bash)?, libc::O_RDONLY, 0).step("open bash")?;
+        sys::create_at(edge.as_raw_fd(), "boot", 0o600, boot_id.as_bytes())
+            .step("write the boot ID")?;
+        let shell = sys::open_at(libc::AT_FDCWD, text(&config.bash)?, libc::O_RDONLY, 0)
+            .step("open bash")?;
         let cgroups = Cgroups::open(&config.edge)?;
-        Ok(Self { config, cgroups, disk, layers, run, kept, records, shell, boot_id, booted, missing })
+        Ok(Self {
+            config,
+            cgroups,
+            disk,
+            layers,
+            run,
+            kept,
+            records,
+            shell,
+            boot_id,
+            booted,
+            missing,
+        })
     }
 
     /// The sandbox's records directory, empty, its aether's alone: the slot's last one under a new name, which is
@@ -79,7 +105,9 @@ impl Node {
         if id.is_empty() {
             return Ok(());
         }
-        let Ok(dir) = sys::open_dir(self.records.as_raw_fd(), id) else { return Ok(()) };
+        let Ok(dir) = sys::open_dir(self.records.as_raw_fd(), id) else {
+            return Ok(());
+        };
         tree::empty(&dir, &mut usize::MAX.clone())?;
         sys::chmod_at(dir.as_raw_fd(), ".", 0o700)?;
         sys::rename_at(self.records.as_raw_fd(), id, &spare(slot))
@@ -88,7 +116,9 @@ impl Node {
     /// After a boot: records of sandboxes that nothing else names any more.
     pub fn remove_records_but(&self, kept: impl Fn(&str) -> bool) {
         for name in tree::names(&self.records).unwrap_or_default() {
-            let spare = name.strip_prefix('.').is_some_and(|slot| slot.parse::<u32>().is_ok());
+            let spare = name
+                .strip_prefix('.')
+                .is_some_and(|slot| slot.parse::<u32>().is_ok());
             if spare || kept(&name) {
                 continue;
             }
@@ -136,5 +166,6 @@ fn spare(slot: u32) -> String {
 }
 
 fn text(path: &std::path::Path) -> Outcome<&str> {
-    path.to_str().ok_or_else(|| crate::fault::Fault::invalid("a path is not UTF-8"))
+    path.to_str()
+        .ok_or_else(|| crate::fault::Fault::invalid("a path is not UTF-8"))
 }

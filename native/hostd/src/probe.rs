@@ -7,11 +7,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Tries one thing in a scratch directory; gives what was found.
+type Try = fn(&Path) -> Result<String>;
+
 /// An array of {"name","ok","detail"}.
 pub fn run() -> String {
     let dir = PathBuf::from(format!("/tmp/dsec-probe-{}", std::process::id()));
     let _ = fs::create_dir_all(&dir);
-    let tries: [(&str, fn(&Path) -> Result<String>); 8] = [
+    let tries: [(&str, Try); 8] = [
         ("namespaces", namespaces),
         ("mounts", mounts),
         ("erofs", erofs),
@@ -28,7 +31,10 @@ pub fn run() -> String {
                 Ok(detail) => (true, detail),
                 Err(error) => (false, error.to_string()),
             };
-            format!("{{\"name\":{name:?},\"ok\":{ok},\"detail\":\"{}\"}}", escape(&detail))
+            format!(
+                "{{\"name\":{name:?},\"ok\":{ok},\"detail\":\"{}\"}}",
+                escape(&detail)
+            )
         })
         .collect();
     let _ = fs::remove_dir_all(&dir);
@@ -37,7 +43,11 @@ pub fn run() -> String {
 
 fn escape(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.replace('\\', "\\\\").replace('"', "\\\"").chars().map(plain).collect()
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .chars()
+        .map(plain)
+        .collect()
 }
 
 fn namespaces(_: &Path) -> Result<String> {
@@ -48,14 +58,20 @@ fn namespaces(_: &Path) -> Result<String> {
         | libc::CLONE_NEWUTS
         | libc::CLONE_NEWNET
         | libc::CLONE_NEWCGROUP;
-    let args = sys::CloneArgs { flags: flags as u64, exit_signal: libc::SIGCHLD as u64, ..Default::default() };
+    let args = sys::CloneArgs {
+        flags: flags as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..Default::default()
+    };
     let pid = sys::clone3(&args)?;
     if pid == 0 {
         // SAFETY: ends the child.
         unsafe { libc::_exit(0) }
     }
     // SAFETY: our child.
-    sys::check(i64::from(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }))?;
+    sys::check(i64::from(unsafe {
+        libc::waitpid(pid, std::ptr::null_mut(), 0)
+    }))?;
     Ok("user, pid, mount, ipc, uts, network and cgroup".into())
 }
 
@@ -77,14 +93,20 @@ fn tool(program: &str, arguments: &[&str]) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    Err(Error::other(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())))
+    Err(Error::other(format!(
+        "{program}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
 }
 
 fn erofs(dir: &Path) -> Result<String> {
     let (tree, image) = (dir.join("tree"), dir.join("image"));
     fs::create_dir_all(&tree)?;
     fs::write(tree.join("file"), "text")?;
-    tool("mkfs.erofs", &["--quiet", &image.to_string_lossy(), &tree.to_string_lossy()])?;
+    tool(
+        "mkfs.erofs",
+        &["--quiet", &image.to_string_lossy(), &tree.to_string_lossy()],
+    )?;
     let file = sys::open_at(libc::AT_FDCWD, &image.to_string_lossy(), libc::O_RDONLY, 0)?;
     let mount = crate::layers::mount_erofs(&file, None)?;
     let text = sys::read_at(mount.as_raw_fd(), "file")?;
@@ -117,15 +139,26 @@ fn loop_devices(_: &Path) -> Result<String> {
 fn btrfs(dir: &Path) -> Result<String> {
     let parent = dir.join("btrfs");
     fs::create_dir_all(&parent)?;
-    let fd = sys::open_at(libc::AT_FDCWD, &parent.to_string_lossy(), libc::O_RDONLY | libc::O_DIRECTORY, 0)?;
+    let fd = sys::open_at(
+        libc::AT_FDCWD,
+        &parent.to_string_lossy(),
+        libc::O_RDONLY | libc::O_DIRECTORY,
+        0,
+    )?;
     let mut missing = Vec::new();
-    let disk = crate::disk::Disk::open(&fd, &parent, &mut missing).map_err(|fault| Error::other(fault.message))?;
+    let disk = crate::disk::Disk::open(&fd, &parent, &mut missing)
+        .map_err(|fault| Error::other(fault.message))?;
     if !disk.limited {
         return Err(Error::other(missing.join("; ")));
     }
     let slot = disk.slot(0, 0)?;
     disk.limit(&slot, 1 << 20)?;
-    let file = sys::open_at(slot.as_raw_fd(), "upper/big", libc::O_WRONLY | libc::O_CREAT, 0o600)?;
+    let file = sys::open_at(
+        slot.as_raw_fd(),
+        "upper/big",
+        libc::O_WRONLY | libc::O_CREAT,
+        0o600,
+    )?;
     let part = vec![1u8; 1 << 20];
     for _ in 0..4 {
         if let Err(error) = sys::write_fd(file.as_raw_fd(), &part) {
@@ -157,10 +190,19 @@ fn pre_content(dir: &Path) -> Result<String> {
     let path = sys::cstr(&path.to_string_lossy())?;
     // SAFETY: plain numbers, and a path that outlives the call.
     unsafe {
-        let group = sys::check(i64::from(libc::fanotify_init(FAN_CLASS_PRE_CONTENT, libc::O_RDONLY as u32)))?;
+        let group = sys::check(i64::from(libc::fanotify_init(
+            FAN_CLASS_PRE_CONTENT,
+            libc::O_RDONLY as u32,
+        )))?;
         let group = OwnedFd::from_raw_fd(group as i32);
         let mark = libc::FAN_MARK_ADD;
-        let result = libc::fanotify_mark(group.as_raw_fd(), mark, FAN_PRE_ACCESS, libc::AT_FDCWD, path.as_ptr());
+        let result = libc::fanotify_mark(
+            group.as_raw_fd(),
+            mark,
+            FAN_PRE_ACCESS,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+        );
         sys::check(i64::from(result))?;
     }
     Ok("FAN_PRE_ACCESS".into())

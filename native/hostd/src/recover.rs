@@ -26,14 +26,19 @@ pub fn recover(server: &mut Server) -> Outcome<()> {
         recover_slot(server, slot)?;
     }
     if server.node.booted {
-        server.node.remove_records_but(|id| server.slots.by_id.contains_key(id));
+        server
+            .node
+            .remove_records_but(|id| server.slots.by_id.contains_key(id));
     }
     Ok(())
 }
 
 fn recover_slot(server: &mut Server, slot: u32) -> Outcome<()> {
     let kept = State::read(&server.node.kept, &slot.to_string()).ok();
-    let state = server.node.run_slot(slot).and_then(|dir| State::read(&dir, "state"));
+    let state = server
+        .node
+        .run_slot(slot)
+        .and_then(|dir| State::read(&dir, "state"));
     let mut sandbox = Sandbox {
         id: String::new(),
         layers: Vec::new(),
@@ -55,7 +60,8 @@ fn recover_slot(server: &mut Server, slot: u32) -> Outcome<()> {
     }
     match state {
         Ok(state) => {
-            let running = state.phase == Phase::Running as i32 && state.boot_id == server.node.boot_id;
+            let running =
+                state.phase == Phase::Running as i32 && state.boot_id == server.node.boot_id;
             let alive = if running { processes(&state) } else { None };
             sandbox.id = state.sandbox_id.clone();
             sandbox.base = state.baseline();
@@ -71,7 +77,9 @@ fn recover_slot(server: &mut Server, slot: u32) -> Outcome<()> {
                 server.slots.dirty.push((slot, sandbox.id));
             }
         }
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) && !server.node.booted => server.slots.give_back(slot),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) && !server.node.booted => {
+            server.slots.give_back(slot)
+        }
         Err(_) => {
             server.node.cgroups.kill(slot);
             server.slots.dirty.push((slot, String::new()));
@@ -82,20 +90,28 @@ fn recover_slot(server: &mut Server, slot: u32) -> Outcome<()> {
 
 /// pidfds of both, when they are those of the state.
 fn processes(state: &State) -> Option<(OwnedFd, OwnedFd)> {
-    Some((process(state.aether_pid, state.aether_start)?, process(state.init_pid, state.init_start)?))
+    Some((
+        process(state.aether_pid, state.aether_start)?,
+        process(state.init_pid, state.init_start)?,
+    ))
 }
 
 fn process(pid: i32, start: u64) -> Option<OwnedFd> {
     let pidfd = sys::pidfd_open(pid).ok()?;
     // The pidfd is open, so a pid with that start time now is the process it names.
-    let zombie = sys::read_at(libc::AT_FDCWD, &format!("/proc/{pid}/stat")).ok()?.contains(") Z ");
+    let zombie = sys::read_at(libc::AT_FDCWD, &format!("/proc/{pid}/stat"))
+        .ok()?
+        .contains(") Z ");
     (sys::start_time(pid).ok()? == start && !zombie).then_some(pidfd)
 }
 
 /// One of the two lives without the other, or a start was cut short.
 fn sweep(server: &Server, slot: u32, state: &State) {
     if state.boot_id == server.node.boot_id {
-        for (pid, start) in [(state.aether_pid, state.aether_start), (state.init_pid, state.init_start)] {
+        for (pid, start) in [
+            (state.aether_pid, state.aether_start),
+            (state.init_pid, state.init_start),
+        ] {
             if let Some(process) = (pid > 0).then(|| process(pid, start)).flatten() {
                 let _ = sys::pidfd_kill(&process);
             }

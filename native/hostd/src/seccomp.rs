@@ -87,7 +87,12 @@ const NOT_AETHER: &[i64] = calls!(
 );
 
 fn jump(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
-    sock_filter { code: code as u16, jt, jf, k }
+    sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    }
 }
 fn load(offset: u32) -> sock_filter {
     jump(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0)
@@ -117,12 +122,25 @@ fn build(mut numbers: Vec<i64>, nested: bool) -> Vec<sock_filter> {
         body.push(give(no));
         body
     };
-    case(&mut program, libc::SYS_socket, &one_of(&[libc::AF_VSOCK as u32, libc::AF_ALG as u32], EPERM, ALLOW));
-    case(&mut program, libc::SYS_personality, &one_of(&[0, 8, 0x20000, 0x20008, u32::MAX], ALLOW, EPERM));
+    case(
+        &mut program,
+        libc::SYS_socket,
+        &one_of(&[libc::AF_VSOCK as u32, libc::AF_ALG as u32], EPERM, ALLOW),
+    );
+    case(
+        &mut program,
+        libc::SYS_personality,
+        &one_of(&[0, 8, 0x20000, 0x20008, u32::MAX], ALLOW, EPERM),
+    );
     if nested {
         numbers.extend(NESTED);
     } else {
-        let body = [argument, jump(ANY_BIT, NEW_NAMESPACES, 0, 1), give(EPERM), give(ALLOW)];
+        let body = [
+            argument,
+            jump(ANY_BIT, NEW_NAMESPACES, 0, 1),
+            give(EPERM),
+            give(ALLOW),
+        ];
         case(&mut program, libc::SYS_clone, &body);
         // Its flags are behind a pointer; ENOSYS makes the C library use clone.
         case(&mut program, libc::SYS_clone3, &[give(ENOSYS)]);
@@ -157,7 +175,11 @@ pub fn command_filter(nested_user_namespaces: bool) -> Vec<sock_filter> {
 
 /// For aether itself.
 pub fn aether_filter() -> Vec<sock_filter> {
-    let kept = [COMMON, OLD].concat().into_iter().filter(|number| !NOT_AETHER.contains(number)).collect();
+    let kept = [COMMON, OLD]
+        .concat()
+        .into_iter()
+        .filter(|number| !NOT_AETHER.contains(number))
+        .collect();
     build(kept, false)
 }
 
@@ -177,7 +199,13 @@ pub const COMMAND_CAPS: u64 = {
 /// Loads a filter for this thread and its children; no_new_privs must be set.
 pub fn load_filter(filter: &mut [sock_filter]) -> std::io::Result<()> {
     const SECCOMP_SET_MODE_FILTER: u32 = 1;
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
     // SAFETY: the program outlives the call.
-    crate::sys::check(unsafe { libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) }).map(drop)
+    crate::sys::check(unsafe {
+        libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
+    })
+    .map(drop)
 }

@@ -55,9 +55,13 @@ pub fn serve(config: Config) -> Outcome<()> {
     // SAFETY: one thread; sandboxes inherit it, and 32768 would be too few.
     let _ = std::fs::write("/proc/sys/kernel/pid_max", "4194304");
     let node = Node::open(config)?;
-    let listener = listen(&node.run, "hostd.sock", node.config.edge_uid, 64).step("listen on hostd.sock")?;
+    let listener =
+        listen(&node.run, "hostd.sock", node.config.edge_uid, 64).step("listen on hostd.sock")?;
     // SAFETY: plain number.
-    let epoll = sys::check(i64::from(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })).step("make an epoll")?;
+    let epoll = sys::check(i64::from(unsafe {
+        libc::epoll_create1(libc::EPOLL_CLOEXEC)
+    }))
+    .step("make an epoll")?;
     let mut server = Server {
         slots: Slots::new(node.config.slots),
         node,
@@ -84,7 +88,10 @@ pub fn listen(dir: &OwnedFd, name: &str, uid: u32, backlog: i32) -> std::io::Res
     // SAFETY: sockaddr_un is plain data; the path is shorter than its 108 bytes.
     unsafe {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let socket = OwnedFd::from_raw_fd(sys::check(i64::from(libc::socket(libc::AF_UNIX, kind, 0)))? as i32);
+        let socket =
+            OwnedFd::from_raw_fd(
+                sys::check(i64::from(libc::socket(libc::AF_UNIX, kind, 0)))? as i32
+            );
         let mut address: libc::sockaddr_un = std::mem::zeroed();
         address.sun_family = libc::AF_UNIX as u16;
         let path = format!("/proc/self/fd/{}/{name}", dir.as_raw_fd());
@@ -105,17 +112,28 @@ pub fn listen(dir: &OwnedFd, name: &str, uid: u32, backlog: i32) -> std::io::Res
 
 impl Server {
     fn watch(&self, fd: RawFd, kind: u64, number: u64, events: i32) -> Outcome<()> {
-        let mut event = libc::epoll_event { events: events as u32, u64: kind << 32 | number };
+        let mut event = libc::epoll_event {
+            events: events as u32,
+            u64: kind << 32 | number,
+        };
         // SAFETY: event outlives the call.
-        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
-        sys::check(i64::from(result)).step("watch a descriptor").map(drop)
+        let result =
+            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        sys::check(i64::from(result))
+            .step("watch a descriptor")
+            .map(drop)
     }
 
     /// By hand, since a child that was forked meanwhile may hold the same description open.
     fn unwatch(&self, fd: &OwnedFd) {
         // SAFETY: plain numbers.
         unsafe {
-            libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd.as_raw_fd(), std::ptr::null_mut())
+            libc::epoll_ctl(
+                self.epoll.as_raw_fd(),
+                libc::EPOLL_CTL_DEL,
+                fd.as_raw_fd(),
+                std::ptr::null_mut(),
+            )
         };
     }
 
@@ -139,7 +157,8 @@ impl Server {
             self.clean_some();
             let wait = if self.stuck.is_empty() { -1 } else { 300 };
             // SAFETY: the array is valid for its length.
-            let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 64, wait) };
+            let count =
+                unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 64, wait) };
             if count < 0 {
                 let error = std::io::Error::last_os_error();
                 if error.raw_os_error() == Some(libc::EINTR) {
@@ -153,7 +172,11 @@ impl Server {
                 self.slots.dirty.append(&mut self.stuck);
             }
             for event in &events[..count as usize] {
-                let (kind, number, what) = (event.u64 >> 32, event.u64 & 0xffff_ffff, event.events as i32);
+                let (kind, number, what) = (
+                    event.u64 >> 32,
+                    event.u64 & 0xffff_ffff,
+                    event.events as i32,
+                );
                 match kind {
                     LISTENER => self.accept(),
                     PEER => self.peer_ready(number, what),
@@ -177,13 +200,27 @@ impl Server {
             let socket = OwnedFd::from_raw_fd(fd);
             let mut who: libc::ucred = std::mem::zeroed();
             let mut size = std::mem::size_of::<libc::ucred>() as u32;
-            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut who).cast(), &mut size);
+            libc::getsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut who).cast(),
+                &mut size,
+            );
             if who.uid != 0 && who.uid != self.node.config.edge_uid {
                 return;
             }
             let number = self.next_peer;
             self.next_peer = (self.next_peer + 1) & 0xffff_ffff;
-            if self.watch(fd, PEER, number, libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET).is_ok() {
+            if self
+                .watch(
+                    fd,
+                    PEER,
+                    number,
+                    libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET,
+                )
+                .is_ok()
+            {
                 self.peers.insert(number, Peer::new(socket));
                 self.peer_ready(number, libc::EPOLLIN);
             }
@@ -191,7 +228,9 @@ impl Server {
     }
 
     fn peer_ready(&mut self, number: u64, events: i32) {
-        let Some(peer) = self.peers.get_mut(&number) else { return };
+        let Some(peer) = self.peers.get_mut(&number) else {
+            return;
+        };
         if events & libc::EPOLLOUT != 0 && peer.wants_to_write() && peer.flush().is_err() {
             self.hang_up(number);
             return;
@@ -199,7 +238,14 @@ impl Server {
         match peer.receive() {
             Ok(requests) => {
                 for request in requests {
-                    requests::handle(self, Asker { peer: number, request: request.id }, request.call);
+                    requests::handle(
+                        self,
+                        Asker {
+                            peer: number,
+                            request: request.id,
+                        },
+                        request.call,
+                    );
                 }
             }
             Err(_) => self.hang_up(number),
@@ -208,8 +254,16 @@ impl Server {
 
     pub fn reply(&mut self, asker: Asker, result: Outcome<Reply>) {
         let result = result.unwrap_or_else(|fault| Reply::Error(fault.info()));
-        let Some(peer) = self.peers.get_mut(&asker.peer) else { return };
-        if peer.send(&HostdReply { id: asker.request, result: Some(result) }).is_err() {
+        let Some(peer) = self.peers.get_mut(&asker.peer) else {
+            return;
+        };
+        if peer
+            .send(&HostdReply {
+                id: asker.request,
+                result: Some(result),
+            })
+            .is_err()
+        {
             self.hang_up(asker.peer);
         }
     }
@@ -221,10 +275,20 @@ impl Server {
     }
 
     fn tell_died(&mut self, sandbox_id: String, cause: &str) {
-        let died = HostdDied { sandbox_id, cause: cause.into() };
-        let reply = HostdReply { id: 0, result: Some(Reply::Died(died)) };
+        let died = HostdDied {
+            sandbox_id,
+            cause: cause.into(),
+        };
+        let reply = HostdReply {
+            id: 0,
+            result: Some(Reply::Died(died)),
+        };
         let failed = |peer: &mut Peer| peer.subscribed && peer.send(&reply).is_err();
-        let gone: Vec<u64> = self.peers.iter_mut().filter_map(|(number, peer)| failed(peer).then_some(*number)).collect();
+        let gone: Vec<u64> = self
+            .peers
+            .iter_mut()
+            .filter_map(|(number, peer)| failed(peer).then_some(*number))
+            .collect();
         gone.into_iter().for_each(|number| self.hang_up(number));
     }
 
@@ -234,9 +298,21 @@ impl Server {
 
     /// Forgets a start that has not begun. True: there was one.
     pub fn dequeue(&mut self, id: &str) -> bool {
-        let Some(at) = self.queue.iter().position(|(_, start)| start.sandbox_id == id) else { return false };
+        let Some(at) = self
+            .queue
+            .iter()
+            .position(|(_, start)| start.sandbox_id == id)
+        else {
+            return false;
+        };
         if let Some((asker, _)) = self.queue.remove(at) {
-            self.reply(asker, Err(Fault::new("LAUNCH_FAILED", format!("{id} was stopped before it started"))));
+            self.reply(
+                asker,
+                Err(Fault::new(
+                    "LAUNCH_FAILED",
+                    format!("{id} was stopped before it started"),
+                )),
+            );
         }
         true
     }
@@ -247,7 +323,9 @@ impl Server {
 
     fn start_queued(&mut self) {
         while self.starting < self.cpus * STARTS_PER_CPU {
-            let Some((asker, start)) = self.queue.pop_front() else { return };
+            let Some((asker, start)) = self.queue.pop_front() else {
+                return;
+            };
             if let Err(fault) = self.start(asker, &start) {
                 self.reply(asker, Err(fault));
             }
@@ -275,7 +353,10 @@ impl Server {
     }
 
     fn fork(&mut self, slot: u32, asker: Asker, start: &HostdStart) -> Outcome<Sandbox> {
-        let run_slot = self.node.run_slot(slot).step("make the slot's run directory")?;
+        let run_slot = self
+            .node
+            .run_slot(slot)
+            .step("make the slot's run directory")?;
         let state = State {
             boot_id: self.node.boot_id.clone(),
             sandbox_id: start.sandbox_id.clone(),
@@ -283,10 +364,13 @@ impl Server {
             layers: start.layers.clone(),
             ..Default::default()
         };
-        state.write(&run_slot, "state").step("write the slot's state")?;
+        state
+            .write(&run_slot, "state")
+            .step("write the slot's state")?;
         let edge = self.node.config.edge_uid;
         let listener = listen(&run_slot, "aether.sock", edge, 128).step("listen on aether.sock")?;
-        let (status, status_child) = sys::socket_pair(libc::SOCK_SEQPACKET).step("make the status socket")?;
+        let (status, status_child) =
+            sys::socket_pair(libc::SOCK_SEQPACKET).step("make the status socket")?;
         let limits = Limits {
             memory_bytes: start.memory_limit_bytes,
             pids: start.pids_limit,
@@ -325,15 +409,21 @@ impl Server {
     }
 
     fn start_reported(&mut self, slot: u32) {
-        let Some(sandbox) = self.slots.taken.get_mut(&slot) else { return };
-        let Some((status, asker)) = sandbox.starting.take() else { return };
+        let Some(sandbox) = self.slots.taken.get_mut(&slot) else {
+            return;
+        };
+        let Some((status, asker)) = sandbox.starting.take() else {
+            return;
+        };
         self.starting -= 1;
         self.unwatch(&status);
         let started = report(&status).and_then(|(aether, aether_pid, init)| {
             self.watch_sandbox(slot, &aether, &init)?;
             Ok((aether, aether_pid, init))
         });
-        let Some(sandbox) = self.slots.taken.get_mut(&slot) else { return };
+        let Some(sandbox) = self.slots.taken.get_mut(&slot) else {
+            return;
+        };
         match started {
             Ok((aether, aether_pid, init)) => {
                 sandbox.aether = Some(aether);
@@ -343,14 +433,29 @@ impl Server {
                     notices.push(Notice {
                         reason: "NO_DISK_LIMIT".into(),
                         field: "container.disk_limit_mb".into(),
-                        message: "This node cannot limit the writable space; `dsec doctor` says why.".into(),
+                        message:
+                            "This node cannot limit the writable space; `dsec doctor` says why."
+                                .into(),
                     });
                 }
                 if sandbox.stops.is_empty() {
-                    self.reply(asker, Ok(Reply::Started(HostdStarted { slot, aether_pid, notices })));
+                    self.reply(
+                        asker,
+                        Ok(Reply::Started(HostdStarted {
+                            slot,
+                            aether_pid,
+                            notices,
+                        })),
+                    );
                 } else {
                     self.kill(slot);
-                    self.reply(asker, Err(Fault::new("LAUNCH_FAILED", "it was stopped while it started")));
+                    self.reply(
+                        asker,
+                        Err(Fault::new(
+                            "LAUNCH_FAILED",
+                            "it was stopped while it started",
+                        )),
+                    );
                 }
             }
             Err(fault) => {
@@ -373,12 +478,20 @@ impl Server {
     }
 
     fn process_ended(&mut self, slot: u32, aether: bool) {
-        let Some(sandbox) = self.slots.taken.get_mut(&slot) else { return };
-        let ended = if aether { sandbox.aether.take() } else { sandbox.init.take() };
+        let Some(sandbox) = self.slots.taken.get_mut(&slot) else {
+            return;
+        };
+        let ended = if aether {
+            sandbox.aether.take()
+        } else {
+            sandbox.init.take()
+        };
         let Some(ended) = ended else { return };
         self.unwatch(&ended);
         let _ = sys::reap(&ended);
-        let Some(sandbox) = self.slots.taken.get_mut(&slot) else { return };
+        let Some(sandbox) = self.slots.taken.get_mut(&slot) else {
+            return;
+        };
         if aether {
             // Without aether nobody speaks for it.
             if let Some(init) = &sandbox.init {
@@ -410,7 +523,9 @@ impl Server {
 
     /// Answers the stops of a sandbox of which nothing runs any more.
     pub fn settle(&mut self, slot: u32) {
-        let Some(sandbox) = self.slots.taken.get_mut(&slot) else { return };
+        let Some(sandbox) = self.slots.taken.get_mut(&slot) else {
+            return;
+        };
         if !sandbox.gone() || sandbox.stops.is_empty() {
             return;
         }
@@ -437,7 +552,10 @@ impl Server {
             self.discard(slot, sandbox);
         }
         for (asker, _) in stops {
-            let stopped = HostdStopped { usage: Some(usage), existed: true };
+            let stopped = HostdStopped {
+                usage: Some(usage),
+                existed: true,
+            };
             self.reply(asker, Ok(Reply::Stopped(stopped)));
         }
     }
@@ -453,7 +571,9 @@ impl Server {
         if self.cleaner.is_some() || self.slots.dirty.is_empty() {
             return;
         }
-        let Ok((ours, theirs)) = sys::socket_pair(libc::SOCK_SEQPACKET) else { return };
+        let Ok((ours, theirs)) = sys::socket_pair(libc::SOCK_SEQPACKET) else {
+            return;
+        };
         let count = self.slots.dirty.len().min(CLEAN_BATCH);
         let batch: Vec<(u32, String)> = self.slots.dirty.drain(..count).collect();
         match sys::fork() {
@@ -476,7 +596,11 @@ impl Server {
                 // SAFETY: ends the child without running what the zygote registered.
                 unsafe { libc::_exit(0) }
             }
-            Ok(_) if self.watch(ours.as_raw_fd(), CLEANER, 0, libc::EPOLLIN).is_ok() => {
+            Ok(_)
+                if self
+                    .watch(ours.as_raw_fd(), CLEANER, 0, libc::EPOLLIN)
+                    .is_ok() =>
+            {
                 self.slots.cleaning.extend(batch);
                 self.cleaner = Some(ours);
             }
@@ -489,7 +613,9 @@ impl Server {
         match sys::receive_fd(cleaner) {
             Ok((message, _)) if message.len() == 5 => {
                 let slot = u32::from_ne_bytes([message[0], message[1], message[2], message[3]]);
-                let Some(id) = self.slots.cleaning.remove(&slot) else { return };
+                let Some(id) = self.slots.cleaning.remove(&slot) else {
+                    return;
+                };
                 if message[4] == 1 {
                     self.slots.give_back(slot);
                 } else {
@@ -526,11 +652,16 @@ fn report(status: &OwnedFd) -> Outcome<(OwnedFd, i32, OwnedFd)> {
     let words: Vec<&str> = line.split(' ').collect();
     match (words.as_slice(), fd) {
         (["ok", aether, _init], Some(init)) => {
-            let pid: i32 = aether.parse().map_err(|_| Fault::new("LAUNCH_FAILED", "a report without a pid"))?;
+            let pid: i32 = aether
+                .parse()
+                .map_err(|_| Fault::new("LAUNCH_FAILED", "a report without a pid"))?;
             // A child that nobody has reaped: the pid is its own.
             Ok((sys::pidfd_open(pid).step("open aether's pidfd")?, pid, init))
         }
-        _ if bytes.is_empty() => Err(Fault::new("LAUNCH_FAILED", "the start ended without a word")),
+        _ if bytes.is_empty() => Err(Fault::new(
+            "LAUNCH_FAILED",
+            "the start ended without a word",
+        )),
         _ => Err(Fault::from_line(&line)),
     }
 }

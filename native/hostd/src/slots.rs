@@ -55,7 +55,10 @@ pub struct Slots {
 
 impl Slots {
     pub fn new(count: u32) -> Self {
-        Self { count, ..Default::default() }
+        Self {
+            count,
+            ..Default::default()
+        }
     }
 
     /// A clean slot: one used before, else a new one.

@@ -44,14 +44,19 @@ pub enum Phase {
 
 impl State {
     pub fn baseline(&self) -> Baseline {
-        Baseline { cpu_ns: self.cpu_ns, oom_kills: self.oom_kills, pids_hits: self.pids_hits }
+        Baseline {
+            cpu_ns: self.cpu_ns,
+            oom_kills: self.oom_kills,
+            pids_hits: self.pids_hits,
+        }
     }
 
     /// Over what is there, in one write, which a kill does not cut: length, then the message. No new file each time,
     /// since ext4 takes long to find an inode where many were just removed.
     pub fn write(&self, dir: &OwnedFd, name: &str) -> Result<()> {
         let mut bytes = vec![0; 4];
-        self.encode(&mut bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
+        self.encode(&mut bytes)
+            .map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
         let length = bytes.len() as u32 - 4;
         bytes[..4].copy_from_slice(&length.to_ne_bytes());
         put(dir, name, &bytes)
@@ -83,5 +88,8 @@ fn put(dir: &OwnedFd, name: &str, bytes: &[u8]) -> Result<()> {
 
 /// Random, made at boot of the node.
 pub fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .unwrap_or_default()
+        .trim()
+        .to_string()
 }

@@ -80,7 +80,15 @@ pub fn pidfd_open(pid: i32) -> Result<OwnedFd> {
 pub fn pidfd_kill(pidfd: &OwnedFd) -> Result<()> {
     let none = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: a null siginfo means kill(2)'s.
-    let result = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), libc::SIGKILL, none, 0) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            libc::SIGKILL,
+            none,
+            0,
+        )
+    };
     check(result).map(drop)
 }
 
@@ -90,7 +98,10 @@ pub fn reap(pidfd: &OwnedFd) -> Result<()> {
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let id = pidfd.as_raw_fd() as libc::id_t;
     // SAFETY: info outlives the call.
-    check(unsafe { libc::waitid(libc::P_PIDFD, id, &mut info, libc::WEXITED | libc::WNOHANG) } as i64).map(drop)
+    check(
+        unsafe { libc::waitid(libc::P_PIDFD, id, &mut info, libc::WEXITED | libc::WNOHANG) } as i64,
+    )
+    .map(drop)
 }
 
 pub fn open_at(dir: RawFd, path: &str, flags: i32, mode: u32) -> Result<OwnedFd> {
@@ -103,8 +114,11 @@ pub fn open_at(dir: RawFd, path: &str, flags: i32, mode: u32) -> Result<OwnedFd>
 pub fn open_beneath(dir: RawFd, path: &str, flags: i32) -> Result<OwnedFd> {
     const RESOLVE_NO_SYMLINKS: u64 = 0x04;
     const RESOLVE_BENEATH: u64 = 0x08;
-    let how =
-        OpenHow { flags: (flags | libc::O_CLOEXEC) as u64, mode: 0, resolve: RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
+    let how = OpenHow {
+        flags: (flags | libc::O_CLOEXEC) as u64,
+        mode: 0,
+        resolve: RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH,
+    };
     let path = cstr(path)?;
     let size = std::mem::size_of::<OpenHow>();
     // SAFETY: path and how outlive the call.
@@ -112,7 +126,12 @@ pub fn open_beneath(dir: RawFd, path: &str, flags: i32) -> Result<OwnedFd> {
 }
 
 pub fn open_dir(dir: RawFd, path: &str) -> Result<OwnedFd> {
-    open_at(dir, path, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW, 0)
+    open_at(
+        dir,
+        path,
+        libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW,
+        0,
+    )
 }
 
 pub fn mkdir_at(dir: RawFd, path: &str, mode: u32) -> Result<()> {
@@ -199,7 +218,8 @@ pub fn read_fd(fd: RawFd, limit: usize) -> Result<Vec<u8>> {
     let mut part = [0u8; 4096];
     while all.len() < limit {
         // SAFETY: the buffer is valid for its length.
-        let count = check(unsafe { libc::read(fd, part.as_mut_ptr().cast(), part.len()) } as i64)? as usize;
+        let count =
+            check(unsafe { libc::read(fd, part.as_mut_ptr().cast(), part.len()) } as i64)? as usize;
         if count == 0 {
             break;
         }
@@ -220,8 +240,17 @@ pub fn fsconfig_set(context: &OwnedFd, key: &str, value: &str) -> Result<()> {
     let (key, value) = (cstr(key)?, cstr(value)?);
     let fd = context.as_raw_fd();
     // SAFETY: key and value outlive the call.
-    check(unsafe { libc::syscall(libc::SYS_fsconfig, fd, FSCONFIG_SET_STRING, key.as_ptr(), value.as_ptr(), 0) })
-        .map(drop)
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_fsconfig,
+            fd,
+            FSCONFIG_SET_STRING,
+            key.as_ptr(),
+            value.as_ptr(),
+            0,
+        )
+    })
+    .map(drop)
 }
 
 pub fn fsconfig_flag(context: &OwnedFd, key: &str) -> Result<()> {
@@ -229,8 +258,17 @@ pub fn fsconfig_flag(context: &OwnedFd, key: &str) -> Result<()> {
     let key = cstr(key)?;
     let none = std::ptr::null::<u8>();
     // SAFETY: key outlives the call.
-    check(unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_SET_FLAG, key.as_ptr(), none, 0) })
-        .map(drop)
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_fsconfig,
+            context.as_raw_fd(),
+            FSCONFIG_SET_FLAG,
+            key.as_ptr(),
+            none,
+            0,
+        )
+    })
+    .map(drop)
 }
 
 /// Makes the file system and returns it as a detached mount. `attributes`: MOUNT_ATTR_*.
@@ -270,7 +308,14 @@ pub fn mount_setattr(mount: &OwnedFd, attr: &MountAttr) -> Result<()> {
     let size = std::mem::size_of::<MountAttr>();
     // SAFETY: attr outlives the call.
     check(unsafe {
-        libc::syscall(libc::SYS_mount_setattr, mount.as_raw_fd(), c"".as_ptr(), AT_EMPTY_PATH, attr, size)
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            AT_EMPTY_PATH,
+            attr,
+            size,
+        )
     })
     .map(drop)
 }
@@ -296,8 +341,16 @@ pub fn move_mount(mount: &OwnedFd, path: &str) -> Result<()> {
 pub fn mount(source: &str, target: &str, kind: &str, flags: u64, data: &str) -> Result<()> {
     let (source, target, kind, data) = (cstr(source)?, cstr(target)?, cstr(kind)?, cstr(data)?);
     // SAFETY: all strings outlive the call.
-    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) } as i64)
-        .map(drop)
+    check(unsafe {
+        libc::mount(
+            source.as_ptr(),
+            target.as_ptr(),
+            kind.as_ptr(),
+            flags,
+            data.as_ptr().cast(),
+        )
+    } as i64)
+    .map(drop)
 }
 
 pub fn unshare(flags: i32) -> Result<()> {
@@ -318,7 +371,14 @@ pub fn close_from(first: u32) {
 pub fn socket_pair(kind: i32) -> Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: the array has room for two.
-    check(unsafe { libc::socketpair(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0, fds.as_mut_ptr()) } as i64)?;
+    check(unsafe {
+        libc::socketpair(
+            libc::AF_UNIX,
+            kind | libc::SOCK_CLOEXEC,
+            0,
+            fds.as_mut_ptr(),
+        )
+    } as i64)?;
     // SAFETY: both are new and ours.
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
@@ -329,7 +389,10 @@ struct Control([u8; 64]);
 /// Sends bytes with one descriptor.
 pub fn send_fd(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd>) -> Result<()> {
     let mut control = Control([0; 64]);
-    let mut part = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr() as *mut _,
+        iov_len: bytes.len(),
+    };
     // SAFETY: msghdr is plain data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &mut part;
@@ -343,18 +406,24 @@ pub fn send_fd(socket: &OwnedFd, bytes: &[u8], fd: Option<BorrowedFd>) -> Result
             (*header).cmsg_level = libc::SOL_SOCKET;
             (*header).cmsg_type = libc::SCM_RIGHTS;
             (*header).cmsg_len = libc::CMSG_LEN(4) as usize;
-            libc::CMSG_DATA(header).cast::<i32>().write_unaligned(fd.as_raw_fd());
+            libc::CMSG_DATA(header)
+                .cast::<i32>()
+                .write_unaligned(fd.as_raw_fd());
         }
     }
     // SAFETY: message points to live buffers.
-    check(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) } as i64).map(drop)
+    check(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) } as i64)
+        .map(drop)
 }
 
 /// Receives one message, at most 4 KiB, with the descriptor that came along. Empty: the other end is closed.
 pub fn receive_fd(socket: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut bytes = vec![0u8; 4096];
     let mut control = Control([0; 64]);
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut part = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
     // SAFETY: msghdr is plain data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &mut part;
@@ -362,13 +431,19 @@ pub fn receive_fd(socket: &OwnedFd) -> Result<(Vec<u8>, Option<OwnedFd>)> {
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len();
     // SAFETY: message points to live buffers.
-    let count = check(unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) } as i64)?;
+    let count =
+        check(
+            unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) }
+                as i64,
+        )?;
     bytes.truncate(count as usize);
     // SAFETY: the kernel filled the control buffer; a descriptor in it is new and ours.
     let fd = unsafe {
         let header = libc::CMSG_FIRSTHDR(&message);
         if !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
-            Some(OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<i32>().read_unaligned()))
+            Some(OwnedFd::from_raw_fd(
+                libc::CMSG_DATA(header).cast::<i32>().read_unaligned(),
+            ))
         } else {
             None
         }
@@ -393,13 +468,22 @@ pub fn drop_caps(without: u64) -> Result<()> {
     let mut data = [0u32; 6];
     // SAFETY: version 3 has two triples of u32, which data holds.
     unsafe {
-        check(libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()))?;
+        check(libc::syscall(
+            libc::SYS_capget,
+            header.as_ptr(),
+            data.as_mut_ptr(),
+        ))?;
         for (half, mask) in [(0, without as u32), (3, (without >> 32) as u32)] {
             data[half] &= !mask;
             data[half + 1] &= !mask;
             data[half + 2] &= !mask;
         }
-        check(libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr())).map(drop)
+        check(libc::syscall(
+            libc::SYS_capset,
+            header.as_ptr(),
+            data.as_ptr(),
+        ))
+        .map(drop)
     }
 }
 

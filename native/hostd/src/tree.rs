@@ -56,7 +56,13 @@ pub fn empty(dir: &OwnedFd, budget: &mut usize) -> Result<bool> {
                 return false;
             }
             // SAFETY: name is NUL-terminated.
-            let result = unsafe { libc::unlinkat(fd, name.as_ptr(), if is_dir { libc::AT_REMOVEDIR } else { 0 }) };
+            let result = unsafe {
+                libc::unlinkat(
+                    fd,
+                    name.as_ptr(),
+                    if is_dir { libc::AT_REMOVEDIR } else { 0 },
+                )
+            };
             let error = Error::last_os_error();
             match (result, error.raw_os_error()) {
                 (0, _) => *budget -= 1,

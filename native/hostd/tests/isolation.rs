@@ -9,9 +9,21 @@ fn nothing_of_the_host_is_seen() {
     let slot = rig.start("one").slot;
     let ran = rig.sh("one", slot, "ls -d /proc/[0-9]* | wc -l; cat /proc/1/mountinfo; readlink /proc/self/ns/cgroup >/dev/null; cat /proc/self/cgroup");
     let lines: Vec<&str> = ran.stdout.lines().collect();
-    assert!(lines[0].trim().parse::<u32>().expect("a number") < 10, "only its own processes: {}", lines[0]);
-    assert!(!ran.stdout.contains("/var/tmp") && !ran.stdout.contains("/dev/vda"), "no host mount: {}", ran.stdout);
-    assert!(!ran.stdout.contains("dsec"), "no host cgroup path: {}", ran.stdout);
+    assert!(
+        lines[0].trim().parse::<u32>().expect("a number") < 10,
+        "only its own processes: {}",
+        lines[0]
+    );
+    assert!(
+        !ran.stdout.contains("/var/tmp") && !ran.stdout.contains("/dev/vda"),
+        "no host mount: {}",
+        ran.stdout
+    );
+    assert!(
+        !ran.stdout.contains("dsec"),
+        "no host cgroup path: {}",
+        ran.stdout
+    );
 }
 
 #[test]
@@ -28,9 +40,17 @@ fn pid_one_gives_nothing_away() {
     }
     let ran = rig.sh("one", slot, "ls /proc/1/fd");
     assert_eq!(ran.stdout, "", "{ran:?}");
-    let ran = rig.sh("one", slot, "kill -9 -1; kill -9 1; kill -STOP 1; echo alive");
+    let ran = rig.sh(
+        "one",
+        slot,
+        "kill -9 -1; kill -9 1; kill -STOP 1; echo alive",
+    );
     assert!(ran.code.is_none() || ran.stdout == "alive\n", "{ran:?}");
-    assert_eq!(rig.sh("one", slot, "echo alive").stdout, "alive\n", "init outlives what its children send");
+    assert_eq!(
+        rig.sh("one", slot, "echo alive").stdout,
+        "alive\n",
+        "init outlives what its children send"
+    );
 }
 
 #[test]
@@ -63,13 +83,20 @@ fn devices_and_mounts_are_there() {
 #[test]
 fn setuid_works_unless_it_is_turned_off() {
     let mut rig = Rig::new(4);
-    let order = common::HostOrder { no_new_privs: true, ..start_order("strict", &rig.layer) };
+    let order = common::HostOrder {
+        no_new_privs: true,
+        ..start_order("strict", &rig.layer)
+    };
     let strict = rig.start_with(order).expect("a sandbox").slot;
     let plain = rig.start("plain").slot;
     // A shell that user 1000 runs with the suid bit of root's.
     let text = "mkdir /tmp/s; cp /bin/bash /tmp/s/id; chmod 4755 /tmp/s/id; \
                 su user -s /bin/sh -c '/tmp/s/id -p -c \"echo \\$EUID\"'";
-    assert_eq!(rig.sh("plain", plain, text).stdout, "0\n", "suid gives root of the sandbox");
+    assert_eq!(
+        rig.sh("plain", plain, text).stdout,
+        "0\n",
+        "suid gives root of the sandbox"
+    );
     assert_eq!(rig.sh("strict", strict, text).stdout, "1000\n");
 }
 
@@ -77,14 +104,24 @@ fn setuid_works_unless_it_is_turned_off() {
 fn capabilities_are_dockers() {
     let mut rig = Rig::new(4);
     let slot = rig.start("one").slot;
-    let ran = rig.sh("one", slot, "grep -E 'CapBnd|CapEff|Seccomp:' /proc/self/status | tr -d '\\t'");
-    assert_eq!(ran.stdout, "CapEff:00000000a80425fb\nCapBnd:00000000a80425fb\nSeccomp:2\n", "{ran:?}");
+    let ran = rig.sh(
+        "one",
+        slot,
+        "grep -E 'CapBnd|CapEff|Seccomp:' /proc/self/status | tr -d '\\t'",
+    );
+    assert_eq!(
+        ran.stdout, "CapEff:00000000a80425fb\nCapBnd:00000000a80425fb\nSeccomp:2\n",
+        "{ran:?}"
+    );
 }
 
 #[test]
 fn nested_namespaces_only_where_asked_for() {
     let mut rig = Rig::new(4);
-    let order = common::HostOrder { nested_user_namespaces: true, ..start_order("nested", &rig.layer) };
+    let order = common::HostOrder {
+        nested_user_namespaces: true,
+        ..start_order("nested", &rig.layer)
+    };
     let nested = rig.start_with(order).expect("a sandbox").slot;
     let plain = rig.start("plain").slot;
     let text = "unshare -U true && echo yes || echo no";
@@ -96,8 +133,22 @@ fn nested_namespaces_only_where_asked_for() {
 fn limits_hold() {
     let mut rig = Rig::new(4);
     let slot = rig.start("one").slot;
-    let ran = rig.sh("one", slot, "dd if=/dev/zero of=/big bs=1M count=200; ls -l /big | tr -s ' ' | cut -d' ' -f5");
-    assert!(ran.stderr.contains("quota exceeded") || ran.stderr.contains("No space"), "{ran:?}");
-    let ran = rig.sh("one", slot, "rm /big; for i in $(seq 300); do sleep 5 & done 2>&1 | head -1; kill %1 2>/dev/null; true");
-    assert!(ran.stdout.contains("fork") || ran.stderr.contains("fork"), "{ran:?}");
+    let ran = rig.sh(
+        "one",
+        slot,
+        "dd if=/dev/zero of=/big bs=1M count=200; ls -l /big | tr -s ' ' | cut -d' ' -f5",
+    );
+    assert!(
+        ran.stderr.contains("quota exceeded") || ran.stderr.contains("No space"),
+        "{ran:?}"
+    );
+    let ran = rig.sh(
+        "one",
+        slot,
+        "rm /big; for i in $(seq 300); do sleep 5 & done 2>&1 | head -1; kill %1 2>/dev/null; true",
+    );
+    assert!(
+        ran.stdout.contains("fork") || ran.stderr.contains("fork"),
+        "{ran:?}"
+    );
 }

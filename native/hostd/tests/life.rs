@@ -7,14 +7,25 @@ use common::Rig;
 fn a_sandbox_starts_runs_and_stops() {
     let mut rig = Rig::new(4);
     let started = rig.start("one");
-    let ran = rig.sh("one", started.slot, "id -u; hostname; cat /etc/hosts; echo hi > /new; cat /new");
+    let ran = rig.sh(
+        "one",
+        started.slot,
+        "id -u; hostname; cat /etc/hosts; echo hi > /new; cat /new",
+    );
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stdout.starts_with("0\nbox\n127.0.0.1 localhost\n127.0.0.1 box\n"), "{ran:?}");
+    assert!(
+        ran.stdout
+            .starts_with("0\nbox\n127.0.0.1 localhost\n127.0.0.1 box\n"),
+        "{ran:?}"
+    );
     assert!(ran.stdout.ends_with("hi\n"));
     let stopped = rig.stop("one", false);
     assert!(stopped.existed);
     assert!(stopped.usage.expect("usage").cpu_seconds > 0.0);
-    assert!(!rig.stop("one", false).existed, "a second stop does no harm");
+    assert!(
+        !rig.stop("one", false).existed,
+        "a second stop does no harm"
+    );
 }
 
 #[test]
@@ -37,7 +48,10 @@ fn a_slot_used_again_shows_nothing_of_its_last_user() {
     assert_eq!(lines[..2], ["755", "root:x:0:0::/root:/bin/sh"], "{seen:?}");
     assert_eq!(lines[2..5], ["0", "0", "0"], "{seen:?}");
     let usage = rig.stop("two", false).usage.expect("usage");
-    assert!(usage.peak_memory_bytes < 12 << 20, "peak is its own: {usage:?}");
+    assert!(
+        usage.peak_memory_bytes < 12 << 20,
+        "peak is its own: {usage:?}"
+    );
     assert!(usage.cpu_seconds < 5.0, "{usage:?}");
 }
 
@@ -52,11 +66,23 @@ fn sandboxes_outlive_hostd() {
     rig.restart();
     let mut list = rig.list();
     list.sort_by(|a, b| a.sandbox_id.cmp(&b.sandbox_id));
-    let short: Vec<_> = list.iter().map(|s| (s.sandbox_id.as_str(), s.slot, s.alive, s.kept)).collect();
-    assert_eq!(short, [("kept", kept, false, true), ("one", slot, true, false)]);
-    assert_eq!(rig.sh("one", slot, "cat /f; echo more > /g; cat /g").stdout, "before\nmore\n");
+    let short: Vec<_> = list
+        .iter()
+        .map(|s| (s.sandbox_id.as_str(), s.slot, s.alive, s.kept))
+        .collect();
+    assert_eq!(
+        short,
+        [("kept", kept, false, true), ("one", slot, true, false)]
+    );
+    assert_eq!(
+        rig.sh("one", slot, "cat /f; echo more > /g; cat /g").stdout,
+        "before\nmore\n"
+    );
     let other = rig.start("two").slot;
-    assert!(other != slot && other != kept, "slots in use are not given out");
+    assert!(
+        other != slot && other != kept,
+        "slots in use are not given out"
+    );
     assert!(rig.stop("one", false).existed);
     assert!(rig.stop("kept", false).existed);
     rig.wait_clean();
@@ -73,7 +99,10 @@ fn an_aether_that_dies_is_told_and_one_that_died_meanwhile_is_listed() {
     unsafe { libc::kill(started.aether_pid, libc::SIGKILL) };
     match rig.wire.answer().result {
         Some(wire::hostd_reply::Result::Died(died)) => {
-            assert_eq!((died.sandbox_id.as_str(), died.cause.as_str()), ("one", "AETHER_GONE"));
+            assert_eq!(
+                (died.sandbox_id.as_str(), died.cause.as_str()),
+                ("one", "AETHER_GONE")
+            );
         }
         other => panic!("died: {other:?}"),
     }
@@ -88,19 +117,59 @@ fn what_is_wrong_is_said() {
     let good = || common::start_order("one", &layer);
     let reason = |rig: &mut Rig, order| rig.start_with(order).expect_err("refused").reason;
     let unknown = format!("sha256:{}", "0".repeat(64));
-    assert_eq!(reason(&mut rig, common::start_order("one", &unknown)), "LAYER_NOT_FOUND");
-    assert_eq!(reason(&mut rig, common::start_order("../x", &layer)), "INVALID_ARGUMENT");
-    assert_eq!(reason(&mut rig, common::HostOrder { pids_limit: 0, ..good() }), "INVALID_LIMIT");
-    assert_eq!(reason(&mut rig, common::HostOrder { hostname: "a\nb".into(), ..good() }), "INVALID_ARGUMENT");
-    assert_eq!(reason(&mut rig, common::HostOrder { layers: vec![], ..good() }), "INVALID_ARGUMENT");
+    assert_eq!(
+        reason(&mut rig, common::start_order("one", &unknown)),
+        "LAYER_NOT_FOUND"
+    );
+    assert_eq!(
+        reason(&mut rig, common::start_order("../x", &layer)),
+        "INVALID_ARGUMENT"
+    );
+    assert_eq!(
+        reason(
+            &mut rig,
+            common::HostOrder {
+                pids_limit: 0,
+                ..good()
+            }
+        ),
+        "INVALID_LIMIT"
+    );
+    assert_eq!(
+        reason(
+            &mut rig,
+            common::HostOrder {
+                hostname: "a\nb".into(),
+                ..good()
+            }
+        ),
+        "INVALID_ARGUMENT"
+    );
+    assert_eq!(
+        reason(
+            &mut rig,
+            common::HostOrder {
+                layers: vec![],
+                ..good()
+            }
+        ),
+        "INVALID_ARGUMENT"
+    );
     rig.start("one");
     assert_eq!(reason(&mut rig, good()), "INVALID_ARGUMENT");
-    assert_eq!(reason(&mut rig, common::start_order("two", &layer)), "CAPACITY_FULL");
+    assert_eq!(
+        reason(&mut rig, common::start_order("two", &layer)),
+        "CAPACITY_FULL"
+    );
     let meta = rig.data.join("layers").join(&layer[7..]).join("meta.erofs");
     rig.stop("one", false);
     rig.wait_clean();
-    let drop_layer = wire::HostdDropLayer { digest: layer.clone() };
-    rig.wire.ask(wire::hostd_request::Call::DropLayer(drop_layer)).expect("dropped");
+    let drop_layer = wire::HostdDropLayer {
+        digest: layer.clone(),
+    };
+    rig.wire
+        .ask(wire::hostd_request::Call::DropLayer(drop_layer))
+        .expect("dropped");
     let mut bytes = std::fs::read(&meta).expect("meta");
     bytes[2000] ^= 1;
     std::fs::write(&meta, bytes).expect("damaged");
@@ -113,14 +182,22 @@ fn hostd_killed_while_it_starts_leaves_only_whole_sandboxes() {
     for round in 0..8u64 {
         let layer = rig.layer.clone();
         for n in 0..8 {
-            rig.wire.order(wire::hostd_request::Call::Start(common::start_order(&format!("r{round}x{n}"), &layer)));
+            rig.wire
+                .order(wire::hostd_request::Call::Start(common::start_order(
+                    &format!("r{round}x{n}"),
+                    &layer,
+                )));
         }
         // A different step of the starts each time; which one does not matter.
         std::thread::sleep(std::time::Duration::from_millis(round * 7));
         rig.restart();
         for sandbox in rig.list() {
             assert!(sandbox.alive);
-            assert_eq!(rig.sh(&sandbox.sandbox_id, sandbox.slot, "echo here").stdout, "here\n");
+            assert_eq!(
+                rig.sh(&sandbox.sandbox_id, sandbox.slot, "echo here")
+                    .stdout,
+                "here\n"
+            );
             assert!(rig.stop(&sandbox.sandbox_id, false).existed);
         }
         rig.wait_clean();
@@ -137,10 +214,23 @@ fn many_files_and_deep_trees_are_removed() {
     assert_eq!(rig.sh("one", slot, text).stdout, "ok\n");
     rig.stop("one", false);
     rig.wait_clean();
-    let order = common::HostOrder { disk_limit_bytes: 16 << 20, ..common::start_order("two", &rig.layer) };
-    let slot = rig.start_with(order).expect("a sandbox on the new subvolume").slot;
-    let ran = rig.sh("two", slot, "ls -d /m /d; dd if=/dev/zero of=/big bs=1M count=64 2>/dev/null || echo limited");
-    assert_eq!(ran.stdout, "limited\n", "the new subvolume has its limit too");
+    let order = common::HostOrder {
+        disk_limit_bytes: 16 << 20,
+        ..common::start_order("two", &rig.layer)
+    };
+    let slot = rig
+        .start_with(order)
+        .expect("a sandbox on the new subvolume")
+        .slot;
+    let ran = rig.sh(
+        "two",
+        slot,
+        "ls -d /m /d; dd if=/dev/zero of=/big bs=1M count=64 2>/dev/null || echo limited",
+    );
+    assert_eq!(
+        ran.stdout, "limited\n",
+        "the new subvolume has its limit too"
+    );
 }
 
 #[test]
@@ -154,15 +244,29 @@ fn after_a_boot_only_what_was_kept_is_left() {
     rig.stop_hostd();
     // SAFETY: the aether of this test's own sandbox; its init is in the group below.
     unsafe { libc::kill(lost.aether_pid, libc::SIGKILL) };
-    let group = format!("/sys/fs/cgroup/unified/dsec/{}/{}/cgroup.procs", rig.edge, lost.slot);
-    for pid in std::fs::read_to_string(group).expect("its processes").lines() {
+    let group = format!(
+        "/sys/fs/cgroup/unified/dsec/{}/{}/cgroup.procs",
+        rig.edge, lost.slot
+    );
+    for pid in std::fs::read_to_string(group)
+        .expect("its processes")
+        .lines()
+    {
         // SAFETY: in the group of this test's own sandbox.
         unsafe { libc::kill(pid.parse().expect("a pid"), libc::SIGKILL) };
     }
     std::fs::remove_dir_all(&rig.run).expect("an empty run directory");
-    std::fs::write(rig.data.join("edges").join(&rig.edge).join("boot"), "another").expect("another boot");
+    std::fs::write(
+        rig.data.join("edges").join(&rig.edge).join("boot"),
+        "another",
+    )
+    .expect("another boot");
     rig.restart();
-    let list: Vec<_> = rig.list().into_iter().map(|s| (s.sandbox_id, s.slot, s.kept)).collect();
+    let list: Vec<_> = rig
+        .list()
+        .into_iter()
+        .map(|s| (s.sandbox_id, s.slot, s.kept))
+        .collect();
     assert_eq!(list, [("kept".to_string(), kept, true)]);
     rig.wait_clean();
     let next = rig.start("next").slot;

@@ -91,28 +91,46 @@ fn no_call_is_allowed_that_docker_refuses_and_none_is_missing() {
         }
         let docker = DOCKER.contains(&number) || DOCKER_BY_NUMBER.contains(&number);
         let ours = verdict(&filter, X86_64, number as u32, 0) == ALLOW;
-        assert_eq!(ours, docker, "call {number}: ours {ours}, Docker's {docker}");
+        assert_eq!(
+            ours, docker,
+            "call {number}: ours {ours}, Docker's {docker}"
+        );
     }
 }
 
 #[test]
 fn arguments_are_looked_at_as_docker_does() {
     let filter = command_filter(false);
-    let allowed = |number: i64, argument: u32| verdict(&filter, X86_64, number as u32, argument) == ALLOW;
+    let allowed =
+        |number: i64, argument: u32| verdict(&filter, X86_64, number as u32, argument) == ALLOW;
     for family in 0..64 {
         let refused = [libc::AF_VSOCK, libc::AF_ALG].contains(&family);
-        assert_eq!(allowed(libc::SYS_socket, family as u32), !refused, "family {family}");
+        assert_eq!(
+            allowed(libc::SYS_socket, family as u32),
+            !refused,
+            "family {family}"
+        );
     }
     for bit in 0..32 {
-        assert_eq!(allowed(libc::SYS_clone, 1 << bit), 0x7e02_0000u32 & 1 << bit == 0, "clone flag {bit}");
+        assert_eq!(
+            allowed(libc::SYS_clone, 1 << bit),
+            0x7e02_0000u32 & 1 << bit == 0,
+            "clone flag {bit}"
+        );
     }
     for persona in [0u32, 8, 0x20000, 0x20008, u32::MAX] {
         assert!(allowed(libc::SYS_personality, persona));
     }
     for persona in [0x0040_0000, 1, 0x0400_0000] {
-        assert!(!allowed(libc::SYS_personality, persona), "such as no address randomisation");
+        assert!(
+            !allowed(libc::SYS_personality, persona),
+            "such as no address randomisation"
+        );
     }
-    assert_eq!(verdict(&filter, X86_64, libc::SYS_clone3 as u32, 0), 0x0005_0000 | libc::ENOSYS as u32);
+    assert_eq!(
+        verdict(&filter, X86_64, libc::SYS_clone3 as u32, 0),
+        0x0005_0000 | libc::ENOSYS as u32
+    );
 }
 
 #[test]
@@ -128,7 +146,13 @@ fn other_tables_of_calls_are_refused() {
 #[test]
 fn aether_may_not_exec_or_trace() {
     let filter = aether_filter();
-    for number in [libc::SYS_execve, libc::SYS_execveat, libc::SYS_ptrace, libc::SYS_mount, libc::SYS_setns] {
+    for number in [
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_ptrace,
+        libc::SYS_mount,
+        libc::SYS_setns,
+    ] {
         assert_ne!(verdict(&filter, X86_64, number as u32, 0), ALLOW);
     }
 }

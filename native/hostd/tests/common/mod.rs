@@ -50,13 +50,21 @@ impl Wire {
         self.stream.read_exact(&mut header).expect("a frame comes");
         let header = FrameHeader::decode(&header).expect("a good frame");
         let mut payload = vec![0; header.payload_bytes];
-        self.stream.read_exact(&mut payload).expect("its payload comes");
+        self.stream
+            .read_exact(&mut payload)
+            .expect("its payload comes");
         (header.kind, payload)
     }
 
     pub fn order(&mut self, call: hostd_request::Call) -> u32 {
         self.next += 1;
-        self.write(&HostdRequest { id: self.next, call: Some(call) }.encode_to_vec());
+        self.write(
+            &HostdRequest {
+                id: self.next,
+                call: Some(call),
+            }
+            .encode_to_vec(),
+        );
         self.next
     }
 
@@ -80,7 +88,13 @@ impl Wire {
 
     fn aether(&mut self, call: aether_request::Call) -> aether_reply::Result {
         self.next += 1;
-        self.write(&AetherRequest { id: self.next, call: Some(call) }.encode_to_vec());
+        self.write(
+            &AetherRequest {
+                id: self.next,
+                call: Some(call),
+            }
+            .encode_to_vec(),
+        );
         let reply = AetherReply::decode(self.read().1.as_slice()).expect("an AetherReply");
         reply.result.expect("a result")
     }
@@ -112,10 +126,12 @@ pub fn start_order(id: &str, layer: &str) -> HostdStart {
 
 impl Rig {
     pub fn new(slots: u32) -> Self {
-        let program = std::env::var_os("HOSTD").map(PathBuf::from).unwrap_or_else(|| {
-            let own = std::env::current_exe().expect("an own path");
-            own.ancestors().nth(2).expect("target/debug").join("hostd")
-        });
+        let program = std::env::var_os("HOSTD")
+            .map(PathBuf::from)
+            .unwrap_or_else(|| {
+                let own = std::env::current_exe().expect("an own path");
+                own.ancestors().nth(2).expect("target/debug").join("hostd")
+            });
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);
         let pid = std::process::id();
         let edge = format!("t{}x{number}", pid % 1_000_000);
@@ -124,7 +140,16 @@ impl Rig {
         std::fs::create_dir_all(&data).expect("a data directory");
         let layer = busybox_layer(&data);
         let (child, wire) = spawn(&program, &edge, &run, &data, slots);
-        Self { edge, run, data, layer, slots, program, child, wire }
+        Self {
+            edge,
+            run,
+            data,
+            layer,
+            slots,
+            program,
+            child,
+            wire,
+        }
     }
 
     pub fn hostd_pid(&self) -> u32 {
@@ -157,7 +182,10 @@ impl Rig {
     }
 
     pub fn stop(&mut self, id: &str, keep: bool) -> HostdStopped {
-        match self.wire.ask(hostd_request::Call::Stop(HostdStop { sandbox_id: id.into(), keep })) {
+        match self.wire.ask(hostd_request::Call::Stop(HostdStop {
+            sandbox_id: id.into(),
+            keep,
+        })) {
             Ok(hostd_reply::Result::Stopped(stopped)) => stopped,
             other => panic!("stopped: {other:?}"),
         }
@@ -198,13 +226,23 @@ impl Rig {
 }
 
 pub fn aether(run: &Path, id: &str, slot: u32) -> Wire {
-    let mut wire = Wire::connect(&run.join(format!("{slot}/aether.sock"))).expect("aether's socket");
-    let hello = AetherHello { min_version: 1, max_version: 1, sandbox_id: id.into() };
+    let mut wire =
+        Wire::connect(&run.join(format!("{slot}/aether.sock"))).expect("aether's socket");
+    let hello = AetherHello {
+        min_version: 1,
+        max_version: 1,
+        sandbox_id: id.into(),
+    };
     match wire.aether(aether_request::Call::Hello(hello)) {
         aether_reply::Result::Hello(reply) if reply.configured => {}
         aether_reply::Result::Hello(_) => {
             let env = [("PATH".to_string(), "/bin:/sbin:/usr/bin".to_string())].into();
-            let configure = AetherConfigure { env, user: "0".into(), cwd: "/".into(), ..Default::default() };
+            let configure = AetherConfigure {
+                env,
+                user: "0".into(),
+                cwd: "/".into(),
+                ..Default::default()
+            };
             match wire.aether(aether_request::Call::Configure(configure)) {
                 aether_reply::Result::Done(_) => {}
                 other => panic!("configured: {other:?}"),
@@ -218,18 +256,40 @@ pub fn aether(run: &Path, id: &str, slot: u32) -> Wire {
 pub fn run_in(wire: &mut Wire, text: &str) -> Ran {
     static COMMAND: AtomicU32 = AtomicU32::new(0);
     let what = command_spec::What::Shell(text.into());
-    let spec = CommandSpec { what: Some(what), timeout_ms: 30_000, ..Default::default() };
+    let spec = CommandSpec {
+        what: Some(what),
+        timeout_ms: 30_000,
+        ..Default::default()
+    };
     let command_id = format!("c{}", COMMAND.fetch_add(1, Ordering::SeqCst));
-    let start = AetherStart { command_id, spec: Some(spec), attach: true };
+    let start = AetherStart {
+        command_id,
+        spec: Some(spec),
+        attach: true,
+    };
     wire.next += 1;
-    wire.write(&AetherRequest { id: wire.next, call: Some(aether_request::Call::Start(start)) }.encode_to_vec());
-    let mut ran = Ran { code: None, stdout: String::new(), stderr: String::new() };
+    wire.write(
+        &AetherRequest {
+            id: wire.next,
+            call: Some(aether_request::Call::Start(start)),
+        }
+        .encode_to_vec(),
+    );
+    let mut ran = Ran {
+        code: None,
+        stdout: String::new(),
+        stderr: String::new(),
+    };
     loop {
         let (kind, payload) = wire.read();
         match kind {
             1 => ran.stdout += &String::from_utf8_lossy(&payload[16..]),
             2 => ran.stderr += &String::from_utf8_lossy(&payload[16..]),
-            _ => match AetherReply::decode(payload.as_slice()).expect("a reply").result.expect("a result") {
+            _ => match AetherReply::decode(payload.as_slice())
+                .expect("a reply")
+                .result
+                .expect("a result")
+            {
                 aether_reply::Result::Ended(outcome) => {
                     ran.code = outcome.exit_code;
                     return ran;
@@ -249,14 +309,24 @@ fn spawn(program: &Path, edge: &str, run: &Path, data: &Path, slots: u32) -> (Ch
         .arg("--data-dir")
         .arg(data)
         .args(["--edge-uid", "65534", "--bash", "/bin/bash-static"])
-        .args(["--uid-start", &base.to_string(), "--slots", &slots.to_string()])
+        .args([
+            "--uid-start",
+            &base.to_string(),
+            "--slots",
+            &slots.to_string(),
+        ])
         .stdout(Stdio::piped())
         .spawn()
         .expect("hostd starts");
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("its stdout")).read_line(&mut line).expect("a line");
+    BufReader::new(child.stdout.take().expect("its stdout"))
+        .read_line(&mut line)
+        .expect("a line");
     assert!(line.contains("ready"), "hostd is ready: {line}");
-    (child, Wire::connect(&run.join("hostd.sock")).expect("hostd's socket"))
+    (
+        child,
+        Wire::connect(&run.join("hostd.sock")).expect("hostd's socket"),
+    )
 }
 
 /// A layer of static busybox and bash, as mklayer would make one.
@@ -265,15 +335,26 @@ pub fn busybox_layer(data: &Path) -> String {
     for dir in ["bin", "etc", "root", "usr/bin", "var/tmp", "etc/sub"] {
         std::fs::create_dir_all(tree.join(dir)).expect("a directory");
     }
-    std::fs::copy("/bin/busybox", tree.join("bin/busybox")).expect("busybox (package busybox-static)");
-    let list = Command::new("/bin/busybox").arg("--list").output().expect("busybox runs");
-    for name in String::from_utf8_lossy(&list.stdout).lines().filter(|name| *name != "busybox") {
+    std::fs::copy("/bin/busybox", tree.join("bin/busybox"))
+        .expect("busybox (package busybox-static)");
+    let list = Command::new("/bin/busybox")
+        .arg("--list")
+        .output()
+        .expect("busybox runs");
+    for name in String::from_utf8_lossy(&list.stdout)
+        .lines()
+        .filter(|name| *name != "busybox")
+    {
         let _ = std::os::unix::fs::symlink("busybox", tree.join("bin").join(name));
     }
     std::fs::copy("/bin/busybox", tree.join("bin/suid-id")).expect("a copy");
     let suid = std::fs::Permissions::from_mode(0o4755);
     std::fs::copy("/bin/bash-static", tree.join("bin/bash")).expect("bash-static");
-    std::fs::write(tree.join("etc/passwd"), "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n").expect("passwd");
+    std::fs::write(
+        tree.join("etc/passwd"),
+        "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n",
+    )
+    .expect("passwd");
     std::fs::write(tree.join("etc/group"), "root:x:0:\nuser:x:1000:\n").expect("group");
     std::fs::set_permissions(tree.join("bin/suid-id"), suid).expect("suid");
     let digest = make_layer(data, &tree);
@@ -296,7 +377,10 @@ pub fn make_layer(data: &Path, tree: &Path) -> String {
         .expect("mkfs.erofs runs");
     assert!(made.success());
     let sum = |path: &Path| {
-        let output = Command::new("sha256sum").arg(path).output().expect("sha256sum runs");
+        let output = Command::new("sha256sum")
+            .arg(path)
+            .output()
+            .expect("sha256sum runs");
         String::from_utf8_lossy(&output.stdout)[..64].to_string()
     };
     let size = |path: &Path| std::fs::metadata(path).expect("a file").len();
@@ -313,7 +397,8 @@ pub fn make_layer(data: &Path, tree: &Path) -> String {
     );
     std::fs::write(staging.join("layer.json"), json).expect("layer.json");
     std::fs::create_dir_all(data.join("layers")).expect("layers");
-    std::fs::rename(&staging, data.join("layers").join(manifest.digest())).expect("the layer is put in place");
+    std::fs::rename(&staging, data.join("layers").join(manifest.digest()))
+        .expect("the layer is put in place");
     digest
 }
 
@@ -325,9 +410,14 @@ impl Drop for Rig {
             }
             self.wait_clean();
         } else if let Ok(mut wire) = Wire::connect(&self.run.join("hostd.sock")) {
-            if let Ok(hostd_reply::Result::Sandboxes(list)) = wire.ask(hostd_request::Call::List(HostdList {})) {
+            if let Ok(hostd_reply::Result::Sandboxes(list)) =
+                wire.ask(hostd_request::Call::List(HostdList {}))
+            {
                 for sandbox in list.sandboxes {
-                    let stop = HostdStop { sandbox_id: sandbox.sandbox_id, keep: false };
+                    let stop = HostdStop {
+                        sandbox_id: sandbox.sandbox_id,
+                        keep: false,
+                    };
                     let _ = wire.ask(hostd_request::Call::Stop(stop));
                 }
             }
@@ -336,7 +426,10 @@ impl Drop for Rig {
         let _ = self.child.kill();
         let _ = self.child.wait();
         for controller in ["memory", "cpu", "cpuacct", "pids", "freezer", "unified", ""] {
-            let edge = Path::new("/sys/fs/cgroup").join(controller).join("dsec").join(&self.edge);
+            let edge = Path::new("/sys/fs/cgroup")
+                .join(controller)
+                .join("dsec")
+                .join(&self.edge);
             for slot in std::fs::read_dir(&edge).into_iter().flatten().flatten() {
                 let _ = std::fs::remove_dir(slot.path());
             }

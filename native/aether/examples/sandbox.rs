@@ -4,6 +4,8 @@
 //!     sandbox NAME RUN_DIR [memory=BYTES] [pids=N] [noleaf]
 //!
 //! RUN_DIR gets aether.sock and records/.
+// Plain system calls of a test's own, on values it has just made.
+#![allow(clippy::undocumented_unsafe_blocks)]
 
 use std::ffi::CString;
 use std::fs;
@@ -101,10 +103,15 @@ fn build_root(root: &Path) {
         fs::write(root.join(name), text).unwrap();
         chown(&root.join(name), FIRST_UID);
     }
-    for dir in ["/etc/alternatives"] {
-        fs::create_dir(root.join(&dir[1..])).unwrap();
-        mount(dir, &root.join(&dir[1..]), "none", libc::MS_BIND, "");
-    }
+    let alternatives = root.join("etc/alternatives");
+    fs::create_dir(&alternatives).unwrap();
+    mount(
+        "/etc/alternatives",
+        &alternatives,
+        "none",
+        libc::MS_BIND,
+        "",
+    );
 }
 
 /// By the sandbox's root, inside.

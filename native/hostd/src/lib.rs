@@ -13,6 +13,7 @@ pub mod peer;
 pub mod probe;
 pub mod recover;
 pub mod requests;
+pub mod root;
 pub mod seccomp;
 pub mod server;
 pub mod slots;

@@ -49,9 +49,8 @@ pub fn serve(config: Config) -> Outcome<()> {
         libc::umask(0o022);
     }
     sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).step("become a subreaper")?;
-    // A mount namespace of its own, in which nothing propagates: cheaper to copy.
-    sys::unshare(libc::CLONE_NEWNS).step("unshare the mount namespace")?;
-    sys::mount("", "/", "", libc::MS_REC | libc::MS_PRIVATE, "").step("make mounts private")?;
+    // Where nothing propagates, mounts are cheaper to copy.
+    crate::root::own_mounts()?;
     // SAFETY: one thread; sandboxes inherit it, and 32768 would be too few.
     let _ = std::fs::write("/proc/sys/kernel/pid_max", "4194304");
     let node = Node::open(config)?;

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { AppCopy } from "./app-copy.ts";
 import { type KeyFiles, writeWhole } from "./data-dir.ts";
@@ -27,7 +26,8 @@ export function programsOf(plan: Plan, socketIsThere: (path: string) => boolean)
     const runDir = join(plan.runDir, range.edge);
     programs.push({
       name: `hostd-${range.edge}`,
-      ...onMountedRoot(plan.app.hostd, [
+      file: plan.app.hostd,
+      args: [
         ...["--edge", range.edge, "--run-dir", runDir, "--data-dir", plan.dataDir],
         ...[
           "--edge-uid",
@@ -38,7 +38,7 @@ export function programsOf(plan: Plan, socketIsThere: (path: string) => boolean)
           String(range.slots),
         ],
         ...["--bash", plan.app.bash],
-      ]),
+      ],
       cwd: "/",
       env: rootEnv(),
       isReady: () => socketIsThere(join(runDir, "hostd.sock")),
@@ -102,15 +102,4 @@ function nodeProgram(plan: Plan, name: string, main: string, config: string): Pr
 
 function rootEnv(): NodeJS.ProcessEnv {
   return { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", LANG: "C.UTF-8", RUST_BACKTRACE: "1" };
-}
-
-/**
- * In a chroot, / is no mount, and hostd could not make its mounts private. It gets a copy of the tree as its root then,
- * put where /proc is, since that is a mount and can be kept from passing the copy on to the host. Same PID: all are execs.
- */
-function onMountedRoot(file: string, args: readonly string[]): Pick<Program, "file" | "args"> {
-  const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
-  if (mounts.some((line) => line.split(" ")[4] === "/")) return { file, args };
-  const script = 'mount --make-private /proc && mount --rbind / /proc && exec chroot /proc "$0" "$@"';
-  return { file: "unshare", args: ["--mount", "--propagation", "unchanged", "sh", "-c", script, file, ...args] };
 }

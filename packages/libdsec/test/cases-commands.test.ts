@@ -46,6 +46,8 @@ test("bash -i answers, with a terminal and without", async () => {
 test("what a command detaches lives on when it ends by itself, not after a kill", async () => {
   const result = await on.sandbox.runShell("nohup setsid sleep 611 >/dev/null 2>&1 &");
   expect(result.exitCode).toBe(0);
+  // It may still be on its way from nohup to sleep.
+  for (let i = 0; i < 50 && (await processes("^sleep 611")) !== "1"; i++) await sleep(20);
   expect(await processes("^sleep 611")).toBe("1");
   const command = await on.sandbox.start("nohup setsid sleep 612 >/dev/null 2>&1 & sleep 613");
   for (let i = 0; i < 50 && (await processes("^sleep 61[23]")) !== "2"; i++) await sleep(20);

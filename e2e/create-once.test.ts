@@ -33,7 +33,7 @@ class Cutter implements AsyncDisposable {
     this.#server = createServer((inward) => {
       const port = ports[Math.floor(random() * ports.length)] ?? 0;
       const outward = connect(port, "127.0.0.1");
-      const dies = random() < 0.4;
+      const dies = random() < 0.7;
       let left = Math.floor(random() * 2_500);
       for (const [from, to] of [
         [inward, outward],
@@ -103,7 +103,7 @@ test("one key, one sandbox", { timeout: 1_800_000 }, async () => {
     for (const id of alive) await (await direct.connect(id)).stop();
     ended += alive.size;
   }
-  expect(cutter.cut, "the proxy cut nothing").toBeGreaterThan(rounds / 20);
+  expect(cutter.cut, "the proxy cut nothing").toBeGreaterThan(0);
   expect(ended).toBeGreaterThan(rounds / 2);
 });
 

@@ -42,7 +42,9 @@ function read(): Reading {
   return {
     memory: ofEach((pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024),
     descriptors: ofEach((pid) => readdirSync(`/proc/${pid}/fd`).length),
-    cgroups: list(existsSync("/sys/fs/cgroup/memory") ? `/sys/fs/cgroup/memory/dsec/${edge}` : `/sys/fs/cgroup/dsec/${edge}`),
+    cgroups: list(
+      existsSync("/sys/fs/cgroup/memory") ? `/sys/fs/cgroup/memory/dsec/${edge}` : `/sys/fs/cgroup/dsec/${edge}`,
+    ),
     mounts: readFileSync(`/proc/${platform.pid(`hostd-${edge}`)}/mountinfo`, "utf8").split("\n").length,
     records: list(join(data, "records")),
     sandboxFiles: list(join(data, "sandboxes")),

@@ -283,6 +283,7 @@ impl Cgroups {
             oom_kills: now.oom_kills.saturating_sub(base.oom_kills),
             pids_limit_hits: now.pids_hits.saturating_sub(base.pids_hits),
             disk_bytes: 0,
+            disk_full: false,
         }
     }
 

@@ -141,6 +141,28 @@ impl Disk {
             .unwrap_or(0)
     }
 
+    /// Whether the slot's space refuses 64 KiB more. The quota's own count lags behind what is reserved, so it is tried.
+    pub fn is_full(&self, slot: u32) -> bool {
+        const PIECE: libc::off_t = 64 * 1024;
+        if !self.limited {
+            return false;
+        }
+        let Ok(dir) = sys::open_dir(self.root.as_raw_fd(), &format!("s{slot}")) else {
+            return false;
+        };
+        // SAFETY: plain calls on a directory that is open; the nameless file goes with its descriptor.
+        unsafe {
+            let flags = libc::O_TMPFILE | libc::O_WRONLY | libc::O_CLOEXEC;
+            let fd = libc::openat(dir.as_raw_fd(), c".".as_ptr(), flags, 0o600);
+            let made = fd >= 0 && libc::fallocate(fd, 0, 0, PIECE) == 0;
+            let error = std::io::Error::last_os_error().raw_os_error();
+            if fd >= 0 {
+                libc::close(fd);
+            }
+            !made && matches!(error, Some(libc::EDQUOT | libc::ENOSPC))
+        }
+    }
+
     fn referenced(&self, dir: &OwnedFd) -> Result<u64> {
         const QUOTA_TREE: u64 = 8;
         const QGROUP_INFO: u64 = 242;

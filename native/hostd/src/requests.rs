@@ -26,7 +26,9 @@ pub fn handle(server: &mut Server, asker: Asker, call: Option<Call>) {
             None => return,
         },
         Some(Call::DropKept(order)) => drop_kept(server, &order.sandbox_id),
-        Some(Call::Usage(order)) => usage(server, &order.sandbox_id).map(Reply::Usage),
+        Some(Call::Usage(order)) => {
+            usage(server, &order.sandbox_id, order.try_disk).map(Reply::Usage)
+        }
         Some(Call::Info(_)) => Ok(Reply::Info(info(server))),
         Some(Call::List(_)) => Ok(Reply::Sandboxes(list(server))),
         Some(Call::Subscribe(_)) => {
@@ -165,7 +167,7 @@ fn drop_kept(server: &mut Server, id: &str) -> Outcome<Reply> {
     Ok(Reply::Done(HostdDone {}))
 }
 
-fn usage(server: &Server, id: &str) -> Outcome<Usage> {
+fn usage(server: &Server, id: &str, try_disk: bool) -> Outcome<Usage> {
     let found = server
         .slots
         .by_id
@@ -175,6 +177,7 @@ fn usage(server: &Server, id: &str) -> Outcome<Usage> {
         found.ok_or_else(|| Fault::new("SANDBOX_NOT_FOUND", format!("no sandbox {id} here")))?;
     let mut usage = server.node.cgroups.usage(slot, &sandbox.base);
     usage.disk_bytes = server.node.disk.usage(slot);
+    usage.disk_full = try_disk && server.node.disk.is_full(slot);
     Ok(usage)
 }
 

@@ -1,5 +1,5 @@
 // What commands print, against a server that says hostile things.
-import { DsecError, IamService, LayerService, SandboxService } from "@dsec/api";
+import { DsecError, IamService, LayerService, SandboxService, type SandboxState } from "@dsec/api";
 import { expect, test } from "vitest";
 import { TestServer } from "../../libdsec/test/support/server.ts";
 import { dsec } from "./support/dsec.ts";
@@ -19,7 +19,8 @@ async function server() {
                 nextPageToken: "2",
               }
             : {
-                sandboxes: [{ sandboxId: `e2${"c".repeat(20)}`, state: 99 }],
+                // A state that this version does not know.
+                sandboxes: [{ sandboxId: `e2${"c".repeat(20)}`, state: 99 as SandboxState }],
                 unreachableEdges: labels["away"] ? ["e3"] : [],
               },
         stopSandbox: ({ sandboxId }) => {

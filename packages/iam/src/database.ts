@@ -44,6 +44,8 @@ function openServer(url: string): Database {
   });
   // An idle connection that breaks is replaced; without a listener it would end the process.
   pool.on("error", () => {});
+  // The same for one that breaks while it is lent out: its query fails by itself.
+  pool.on("connect", (client) => client.on("error", () => {}));
   return new Kysely<Schema>({ dialect: new PostgresDialect({ pool }) });
 }
 

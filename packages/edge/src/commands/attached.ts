@@ -1,5 +1,12 @@
 // One command attached on a connection of its own: output as it comes, then how it ended.
-import type { AetherReply, CommandInfo, CommandOutcome, CommandSpec, DsecError } from "@dsec/api";
+import {
+  type AetherReply,
+  type CommandInfo,
+  type CommandOutcome,
+  type CommandSpec,
+  type DsecError,
+  LimitHit,
+} from "@dsec/api";
 import { AetherConnection, type AetherHandlers, aetherError } from "../aether/connection.ts";
 import { asDsecError } from "../aether/control.ts";
 import { type Output, OutputReader } from "../aether/output.ts";
@@ -24,6 +31,7 @@ export class AttachedCommand {
   private readonly sandbox: Sandbox;
   private readonly callId: number;
   private ended = false;
+  private detached = false;
 
   constructor(sandbox: Sandbox, commandId: string, call: AttachCall, handlers: Attached) {
     sandbox.reachable();
@@ -54,12 +62,13 @@ export class AttachedCommand {
     });
   }
 
+  /** Nothing once it has ended: the connection may serve another command already. */
   pause(): void {
-    this.connection.wire.pause();
+    if (!this.ended) this.connection.wire.pause();
   }
 
   resume(): void {
-    this.connection.wire.resume();
+    if (!this.ended) this.connection.wire.resume();
   }
 
   /** To be called in onOutput; the result, once the output has been passed on and is kept by nobody. */
@@ -71,6 +80,9 @@ export class AttachedCommand {
 
   /** Lets go of the output; the command goes on. onEnd is not called any more. */
   detach(): void {
+    this.detached = true;
+    // Once it has ended the connection may serve another command already.
+    if (this.ended) return;
     this.ended = true;
     this.connection.close();
   }
@@ -84,7 +96,7 @@ export class AttachedCommand {
         this.handlers.onStarted?.(result.value);
         return;
       case "ended":
-        this.finish(result.value);
+        this.end(result.value);
         return;
       case "done":
         this.finish(undefined);
@@ -106,6 +118,20 @@ export class AttachedCommand {
     if (error instanceof ProtocolError) this.sandbox.hostile(error);
     this.ended = true;
     this.handlers.onEnd(undefined, asDsecError(error, this.sandbox.id));
+  }
+
+  /** A command that failed may have met the disk limit, which only the node can tell. */
+  private end(outcome: CommandOutcome): void {
+    if (outcome.exitCode === 0 || !this.sandbox.diskIsFull) {
+      this.finish(outcome);
+      return;
+    }
+    this.ended = true;
+    this.sandbox.spares.give(this.connection);
+    void this.sandbox.diskIsFull().then((full) => {
+      if (full) outcome.limitHit.push(LimitHit.DISK);
+      if (!this.detached) this.handlers.onEnd(outcome);
+    });
   }
 
   private finish(outcome: CommandOutcome | undefined, error?: DsecError): void {

@@ -41,6 +41,21 @@ export class Attacher {
     }
   }
 
+  /** What a sandbox asks of the edge by itself. */
+  wire(sandbox: Sandbox): void {
+    sandbox.hostile = (error) => this.hostile(sandbox, error);
+    if (this.core.hostdInfo?.diskLimit === "none") return;
+    sandbox.diskIsFull = async () => {
+      try {
+        const value = { sandboxId: sandbox.id, tryDisk: true };
+        return (await this.core.hostd.call({ case: "usage", value }, "usage")).diskFull;
+      } catch {
+        // The result of a command does not wait for a hostd that is away.
+        return false;
+      }
+    };
+  }
+
   /** aether broke the rules, or a stream saw so: nothing of the sandbox is believed any more. */
   hostile(sandbox: Sandbox, error: Error): void {
     this.core.log.error({ sandbox: sandbox.id, err: error }, "a supervisor broke the rules of the wire");

@@ -135,7 +135,7 @@ export class Creator {
       events: [],
     };
     const sandbox = new Sandbox(record, SandboxState.CREATING, core.clock);
-    sandbox.hostile = (error) => this.attacher.hostile(sandbox, error);
+    this.attacher.wire(sandbox);
     sandbox.addEvent("CREATED");
     core.registry.add(sandbox);
     return sandbox;

@@ -68,7 +68,7 @@ export class Recovery {
   private async adopt(record: SandboxRecord): Promise<void> {
     const { core } = this;
     const sandbox = new Sandbox(record, record.kept ? SandboxState.STOPPED : SandboxState.RUNNING, core.clock);
-    sandbox.hostile = (error) => this.attacher.hostile(sandbox, error);
+    this.attacher.wire(sandbox);
     core.registry.add(sandbox);
     if (record.bootId !== core.bootId) {
       core.ledger.adopt(record.project, record);

@@ -28,6 +28,8 @@ export class Sandbox {
   tellEndBegan: () => void = () => {};
   /** Told when its aether breaks the rules of the wire on any connection. */
   hostile: (error: Error) => void = () => {};
+  /** Whether the writable space is used up; never rejects. Absent where it has no limit. */
+  diskIsFull: (() => Promise<boolean>) | undefined;
   private readonly clock: Clock;
 
   constructor(record: SandboxRecord, state: SandboxState, clock: Clock) {

@@ -75,6 +75,8 @@ fn exit() -> ! {
 }
 
 fn enter(guest: &Guest) -> Outcome<()> {
+    // While /proc is the host's and its own: pid 1 and its file workers would show hostd's command line inside.
+    crate::title::set("init").step("set init's title")?;
     sys::prctl(libc::PR_SET_DUMPABLE, 0).step("set not dumpable")?;
     for file in &guest.tasks {
         sys::write_fd(file.as_raw_fd(), b"0").step("join a cgroup")?;

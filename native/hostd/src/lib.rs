@@ -19,4 +19,5 @@ pub mod server;
 pub mod slots;
 pub mod state;
 pub mod sys;
+pub mod title;
 pub mod tree;

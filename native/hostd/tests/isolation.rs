@@ -54,6 +54,24 @@ fn pid_one_gives_nothing_away() {
 }
 
 #[test]
+fn pid_one_shows_no_command_line_of_the_host() {
+    let mut rig = Rig::new(4);
+    let slot = rig.start("one").slot;
+    let ran = rig.sh("one", slot, "cat /proc/1/cmdline | od -c; cat /proc/1/comm");
+    assert_eq!(
+        ran.stdout, "0000000   i   n   i   t  \\0\n0000005\ninit\n",
+        "{ran:?}"
+    );
+    let data = rig.data.display().to_string();
+    let ran = rig.sh("one", slot, "ps; cat /proc/[0-9]*/cmdline");
+    assert!(
+        ran.stdout.contains(" init\n") && !ran.stdout.contains("--edge"),
+        "{ran:?}"
+    );
+    assert!(!ran.stdout.contains(&data), "{ran:?}");
+}
+
+#[test]
 fn masked_paths_are_empty() {
     let mut rig = Rig::new(4);
     let slot = rig.start("one").slot;

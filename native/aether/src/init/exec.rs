@@ -90,8 +90,10 @@ pub fn program(argv: Vec<Vec<u8>>, env: Vec<Vec<u8>>) -> ! {
                 fail(127, &name, "No such file or directory");
             }
             libc::ENOEXEC => {
-                let mut argv = argv;
+                let (mut argv, mut env) = (argv, env);
                 argv.splice(0..1, [b"bash".to_vec(), file]);
+                // What sh is elsewhere reads no such file either.
+                env.retain(|v| !v.starts_with(b"BASH_ENV=") && !v.starts_with(b"BASHOPTS="));
                 shell(argv, env);
             }
             errno => fail(126, &name, &error_text(errno)),

@@ -14,6 +14,7 @@ mod record;
 mod requests;
 mod session;
 mod start;
+mod startup_file;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -15,7 +15,7 @@ use super::driver::script;
 use super::environment::{check_env, check_id, Env};
 use super::input::Input;
 use super::leaf::Leaf;
-use super::{key, Purpose, Supervisor};
+use super::{key, startup_file, Purpose, Supervisor};
 use crate::errors::{failure, Failure};
 use crate::link::{target, what, Order, Report};
 use crate::sys;
@@ -135,6 +135,15 @@ impl Supervisor {
         if let Some(leaf) = leaf {
             fds.insert(0, leaf);
         }
+        let mut env = self
+            .base
+            .environment(&[&session.env, &session.secret_env], false);
+        // Waits in the shell's pipe for the first call.
+        let first = if startup_file::set_aside(&mut env) {
+            format!("{}\n", startup_file::GIVE_BACK)
+        } else {
+            String::new()
+        };
         let order = Order {
             what: what::SPAWN,
             token,
@@ -144,9 +153,7 @@ impl Supervisor {
             argv: ["bash", "--norc", "--noprofile", "-s"]
                 .map(|arg| arg.as_bytes().to_vec())
                 .to_vec(),
-            env: self
-                .base
-                .environment(&[&session.env, &session.secret_env], false),
+            env,
             shell: true,
             session: true,
             has_leaf,
@@ -157,7 +164,7 @@ impl Supervisor {
             token,
             control,
             status,
-            out: Vec::new(),
+            out: first.into_bytes(),
             watched: false,
             heard: Vec::new(),
         });

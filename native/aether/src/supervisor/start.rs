@@ -11,7 +11,7 @@ use super::connection::{Reader, Source};
 use super::environment::{check_id, check_spec, cut, output_cap, shell_arguments, MAX_TEXT};
 use super::input::Input;
 use super::record::Record;
-use super::{Purpose, Supervisor};
+use super::{startup_file, Purpose, Supervisor};
 use crate::errors::{failure, Failure};
 use crate::link::{what, Order, Report};
 use crate::sys;
@@ -214,11 +214,14 @@ impl Supervisor {
         }
         let pty = spec.pty;
         let has_stdin = stdin.is_some();
-        let env = self
+        let mut env = self
             .base
             .environment(&[&spec.env, &spec.secret_env], pty.is_some());
         let (shell, argv, script) = match spec.what {
-            Some(What::Shell(text)) => {
+            Some(What::Shell(mut text)) => {
+                if startup_file::set_aside(&mut env) {
+                    text.insert_str(0, startup_file::GIVE_BACK);
+                }
                 let (argv, script) = shell_arguments(&text);
                 (true, argv, script)
             }

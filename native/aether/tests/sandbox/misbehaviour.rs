@@ -110,14 +110,56 @@ fn an_overwritten_bash_has_no_say() {
     let ran = sandbox.sh("rm /bin/bash /bin/sh; printf '#!/bin/cat\\nforged' > /bin/bash; cp /bin/bash /bin/sh; chmod +x /bin/bash /bin/sh; echo 'echo forged' > /root/.bashrc");
     assert_eq!(ran.code(), 0, "{ran:?}");
     assert_eq!(sandbox.sh("echo true one").text(), "true one\n");
-    let env = [("BASH_ENV".to_string(), "/root/.bashrc".to_string())].into();
     sandbox.client().open_session("s").unwrap();
     let spec = CommandSpec {
         session_id: "s".into(),
         ..sh("echo true two")
     };
     assert_eq!(sandbox.run(spec).text(), "true two\n");
-    let _: std::collections::BTreeMap<String, String> = env;
+}
+
+#[test]
+fn a_startup_file_in_the_environment_has_no_say() {
+    let sandbox = TestSandbox::new(&[]);
+    let text = "echo 'echo forged' > /root/evil; mkdir -p /usr/share/bashdb; cp /root/evil /usr/share/bashdb/bashdb-main.inc; \
+                echo 'echo script $BASH_ENV' > /root/plain; chmod +x /root/plain";
+    assert_eq!(sandbox.sh(text).code(), 0);
+    let env: std::collections::BTreeMap<String, String> = [
+        ("BASH_ENV", "/root/evil"),
+        ("ENV", "/root/evil"),
+        ("BASHOPTS", "extdebug:extglob"),
+    ]
+    .map(|(name, value)| (name.to_string(), value.to_string()))
+    .into();
+    let with_env = |spec: CommandSpec| CommandSpec {
+        env: env.clone(),
+        ..spec
+    };
+    let long = format!("echo one $BASH_ENV $LINENO {}", " ".repeat(200_000));
+    let ran = sandbox.run(with_env(sh(&long)));
+    assert_eq!(ran.text(), "one /root/evil 1\n", "{}", ran.errors());
+    // The image's own bash is the agent's; its children get the environment as it was given.
+    let ran = sandbox.run(with_env(sh(
+        "shopt -q extglob; echo $?; env | grep -c -e __DSEC; bash -c 'echo child'",
+    )));
+    assert_eq!(ran.text(), "0\n0\nforged\nchild\n", "{}", ran.errors());
+    let ran = sandbox.run(with_env(argv(&["/root/plain"])));
+    assert_eq!(ran.text(), "script\n", "{}", ran.errors());
+    sandbox.configure(AetherConfigure {
+        env: env.clone(),
+        user: "0".into(),
+        ..Default::default()
+    });
+    sandbox.client().open_session("s").unwrap();
+    let call = |text: &str| {
+        sandbox.run(CommandSpec {
+            session_id: "s".into(),
+            ..sh(text)
+        })
+    };
+    assert_eq!(call("echo two $BASH_ENV").text(), "two /root/evil\n");
+    assert_eq!(call("exit 3").code(), 3);
+    assert_eq!(call("echo three; bash -c true").text(), "three\nforged\n");
 }
 
 #[test]

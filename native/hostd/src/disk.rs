@@ -4,7 +4,8 @@
 //! system as long as a sandbox uses it. The loop device goes by itself with its last user.
 
 use crate::fault::{Outcome, Step};
-use crate::{sys, tree};
+use crate::scratch::Scratch;
+use crate::{loop_device, sys, tree};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -12,7 +13,7 @@ use std::process::Command;
 
 pub struct Disk {
     /// Keeps the detached mount; closing it would dissolve the mount.
-    _mount: Option<OwnedFd>,
+    mount: Option<OwnedFd>,
     root: OwnedFd,
     /// Limits hold; else it is a plain directory.
     pub limited: bool,
@@ -54,7 +55,7 @@ impl Disk {
     pub fn open(dir: &OwnedFd, path: &Path, missing: &mut Vec<String>) -> Outcome<Self> {
         match open_btrfs(&path.join("upper.btrfs")) {
             Ok((mount, root)) => Ok(Self {
-                _mount: Some(mount),
+                mount: Some(mount),
                 root,
                 limited: true,
             }),
@@ -65,7 +66,7 @@ impl Disk {
                 let root =
                     sys::open_dir(dir.as_raw_fd(), "upper").step("open the upper directory")?;
                 Ok(Self {
-                    _mount: None,
+                    mount: None,
                     root,
                     limited: false,
                 })
@@ -78,6 +79,14 @@ impl Disk {
     pub fn records(&self) -> Result<OwnedFd> {
         sys::ensure_dir_at(self.root.as_raw_fd(), "records", 0o711)?;
         sys::open_dir(self.root.as_raw_fd(), "records")
+    }
+
+    /// Mounts it in hostd's namespace, for kernels whose overlays ask for that.
+    pub fn attach(&self, scratch: &Scratch) -> Result<()> {
+        match &self.mount {
+            Some(mount) => scratch.attach(mount, "upper"),
+            None => Ok(()),
+        }
     }
 
     /// Slots that have a directory.
@@ -249,7 +258,8 @@ fn open_btrfs(file: &Path) -> std::result::Result<(OwnedFd, OwnedFd), String> {
     }
     let backing = sys::open_at(libc::AT_FDCWD, path, libc::O_RDWR | libc::O_NOFOLLOW, 0)
         .map_err(|e| said("open the file", e))?;
-    let (device, _loop) = attach(&backing).map_err(|e| said("attach a loop device", e))?;
+    let (device, _loop) =
+        loop_device::attach(&backing, true).map_err(|e| said("attach a loop device", e))?;
     let context = sys::fsopen("btrfs").map_err(|e| said("fsopen btrfs", e))?;
     sys::fsconfig_set(&context, "source", &device).map_err(|e| said("source", e))?;
     // What is freed is punched out of the sparse file.
@@ -307,65 +317,4 @@ fn make_file(path: &str) -> std::result::Result<(), String> {
         ));
     }
     std::fs::rename(&part, path).map_err(|e| e.to_string())
-}
-
-/// The loop device of the file: the one it has, or a new one that goes with its last user. Keep the descriptor until
-/// the file system is mounted.
-fn attach(file: &OwnedFd) -> Result<(String, OwnedFd)> {
-    const LOOP_CTL_GET_FREE: u64 = 0x4c82;
-    const LOOP_CONFIGURE: u64 = 0x4c0a;
-    if let Some(found) = attached(file)? {
-        return Ok(found);
-    }
-    let control = sys::open_at(libc::AT_FDCWD, "/dev/loop-control", libc::O_RDWR, 0)?;
-    for _ in 0..64 {
-        // SAFETY: this request takes no argument.
-        let number = sys::check(i64::from(unsafe {
-            libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _)
-        }))?;
-        let path = format!("/dev/loop{number}");
-        let device = sys::open_at(libc::AT_FDCWD, &path, libc::O_RDWR, 0)?;
-        // struct loop_config: fd, block size, struct loop_info64 (flags at its byte 52), reserved.
-        let mut config = [0u8; 304];
-        config[..4].copy_from_slice(&file.as_raw_fd().to_ne_bytes());
-        config[4..8].copy_from_slice(&4096u32.to_ne_bytes());
-        const AUTOCLEAR_DIRECT_IO: u32 = 4 | 16;
-        config[60..64].copy_from_slice(&AUTOCLEAR_DIRECT_IO.to_ne_bytes());
-        match ioctl(&device, LOOP_CONFIGURE, &mut config) {
-            Ok(()) => return Ok((path, device)),
-            // Somebody else took it in between.
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => continue,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(Error::from_raw_os_error(libc::EBUSY))
-}
-
-fn attached(file: &OwnedFd) -> Result<Option<(String, OwnedFd)>> {
-    const LOOP_GET_STATUS64: u64 = 0x4c05;
-    // SAFETY: stat is plain data.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: outlives the call.
-    sys::check(i64::from(unsafe {
-        libc::fstat(file.as_raw_fd(), &mut stat)
-    }))?;
-    for entry in std::fs::read_dir("/sys/block")?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with("loop") || !entry.path().join("loop").exists() {
-            continue;
-        }
-        let path = format!("/dev/{name}");
-        let Ok(device) = sys::open_at(libc::AT_FDCWD, &path, libc::O_RDWR, 0) else {
-            continue;
-        };
-        // struct loop_info64: device and inode first.
-        let mut info = [0u64; 29];
-        if ioctl(&device, LOOP_GET_STATUS64, &mut info).is_ok()
-            && info[0] == stat.st_dev
-            && info[1] == stat.st_ino
-        {
-            return Ok(Some((path, device)));
-        }
-    }
-    Ok(None)
 }

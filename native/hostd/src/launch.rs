@@ -6,7 +6,7 @@ use crate::fault::{Fault, Outcome, Step};
 use crate::guest::{close_all_but, Guest};
 use crate::node::Node;
 use crate::state::{Phase, State};
-use crate::{seccomp, sys};
+use crate::{overlay, seccomp, sys};
 use aether::AetherSetup;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -175,7 +175,7 @@ fn start(node: &Node, order: &Order) -> Outcome<Started> {
     sys::write_at(process.as_raw_fd(), "gid_map", &map).step("write the group map")?;
     let user_namespace = sys::open_at(process.as_raw_fd(), "ns/user", libc::O_RDONLY, 0)
         .step("open the user namespace")?;
-    let root = overlay(node, order, &disk, &user_namespace)?;
+    let root = root_of(node, order, &disk, &user_namespace)?;
     sys::send_fd(&channel, b"go", Some(root.as_fd())).step("hand over the root")?;
     drop(root);
     let (answer, _) = sys::receive_fd(&channel).step("wait for init")?;
@@ -234,19 +234,16 @@ fn write_names(disk: &OwnedFd, hostname: &str, root_id: u32) -> std::io::Result<
 }
 
 /// Layers (idmapped copies of their mounts) below the slot's upper directory, as a detached mount.
-fn overlay(
+fn root_of(
     node: &Node,
     order: &Order,
     disk: &OwnedFd,
     user_namespace: &OwnedFd,
 ) -> Outcome<OwnedFd> {
     const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
-    const NODEV: u64 = 0x4;
     // ext4 lets a holder of CAP_SYS_RESOURCE exceed the quota, and an overlay writes with its mounter's rights.
     const CAP_SYS_RESOURCE: u64 = 1 << 24;
     sys::drop_caps(CAP_SYS_RESOURCE).step("drop CAP_SYS_RESOURCE")?;
-    let context = sys::fsopen("overlay").step("fsopen overlay")?;
-    let path = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let mut lowers = Vec::new();
     for digest in order.layers.iter().rev() {
         let layer = node
@@ -260,23 +257,15 @@ fn overlay(
             ..Default::default()
         };
         sys::mount_setattr(&copy, &attr).step("map a layer's IDs")?;
-        sys::fsconfig_set(&context, "lowerdir+", &path(&copy)).step("add a layer")?;
         lowers.push(copy);
     }
     let upper = sys::open_dir(disk.as_raw_fd(), "upper").step("open upper")?;
     let work = sys::open_dir(disk.as_raw_fd(), "work").step("open work")?;
-    for (key, value) in [
-        ("upperdir", path(&upper)),
-        ("workdir", path(&work)),
-        ("redirect_dir", "off".into()),
-        ("metacopy", "off".into()),
-        ("index", "off".into()),
-    ] {
-        sys::fsconfig_set(&context, key, &value).step("set up the overlay")?;
+    match &node.scratch {
+        None => overlay::detached(&lowers, &upper, &work),
+        Some(scratch) => overlay::attached(scratch, &order.slot.to_string(), lowers, &upper, &work),
     }
-    // Nothing here outlives the node's crash, so an fsync inside need not reach the disk and hold up neighbours.
-    sys::fsconfig_flag(&context, "volatile").step("set up the overlay")?;
-    sys::fsconfig_mount(&context, NODEV).step("mount the overlay")
+    .step("mount the overlay")
 }
 
 /// For good: no user, group or capability of root's, no new privileges, a filter, not dumpable.

@@ -1,10 +1,13 @@
 //! Layers of this node: DATA/layers/<64 hex>/{meta.erofs,data,layer.json}, each mounted once, at its first use, as a
 //! detached mount that only this process holds.
 
-use crate::fault::{Fault, Outcome};
-use crate::sys;
+use crate::config::forced;
+use crate::fault::{Fault, Outcome, Step};
+use crate::scratch::Scratch;
+use crate::{loop_device, sys};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 pub struct Layers {
@@ -24,10 +27,15 @@ impl Layers {
     }
 
     /// Mounts what is not mounted yet.
-    pub fn mount_all(&mut self, digests: &[String]) -> Outcome<()> {
+    pub fn mount_all(&mut self, digests: &[String], scratch: Option<&Scratch>) -> Outcome<()> {
         for digest in digests {
             if !self.mounted.contains_key(digest) {
                 let mount = self.mount(digest)?;
+                if let Some(scratch) = scratch {
+                    scratch
+                        .attach(&mount, &place(digest))
+                        .step("attach a layer")?;
+                }
                 self.mounted.insert(digest.clone(), mount);
             }
         }
@@ -71,14 +79,18 @@ impl Layers {
             .collect()
     }
 
-    pub fn release(&mut self, digest: &str) -> Outcome<()> {
+    pub fn release(&mut self, digest: &str, scratch: Option<&Scratch>) -> Outcome<()> {
         if let Some(users) = self.users.get(digest) {
             return Err(Fault::new(
                 "LAYER_IN_USE",
                 format!("{digest} is used by {users} sandboxes of this edge"),
             ));
         }
-        self.mounted.remove(digest);
+        if self.mounted.remove(digest).is_some() {
+            if let Some(scratch) = scratch {
+                scratch.detach(&place(digest)).step("detach a layer")?;
+            }
+        }
         Ok(())
     }
 
@@ -126,15 +138,41 @@ impl Layers {
     }
 }
 
-/// A detached mount of an EROFS straight from its files, nosuid and nodev.
-pub fn mount_erofs(meta: &OwnedFd, data: Option<&OwnedFd>) -> std::io::Result<OwnedFd> {
-    const RDONLY_NOSUID_NODEV: u64 = 0x1 | 0x2 | 0x4;
+/// Name of a layer's place in the scratch.
+fn place(digest: &str) -> String {
+    digest.replace(':', "-")
+}
+
+/// A detached mount of an EROFS straight from its files, nosuid and nodev; through loop devices where the kernel wants
+/// block devices (before 6.12).
+pub fn mount_erofs(meta: &OwnedFd, data: Option<&OwnedFd>) -> Result<OwnedFd> {
     let path = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let direct = if forced("loop") {
+        Err(ErrorKind::Unsupported.into())
+    } else {
+        mount_from(&path(meta), data.map(path).as_deref())
+    };
+    direct.or_else(|first| {
+        mount_looped(meta, data)
+            .map_err(|second| Error::other(format!("{first}; through loop devices: {second}")))
+    })
+}
+
+fn mount_looped(meta: &OwnedFd, data: Option<&OwnedFd>) -> Result<OwnedFd> {
+    let meta = loop_device::attach(meta, false)?;
+    let data = data
+        .map(|data| loop_device::attach(data, false))
+        .transpose()?;
+    mount_from(&meta.0, data.as_ref().map(|(path, _)| path.as_str()))
+}
+
+fn mount_from(meta: &str, data: Option<&str>) -> Result<OwnedFd> {
+    const RDONLY_NOSUID_NODEV: u64 = 0x1 | 0x2 | 0x4;
     let context = sys::fsopen("erofs")?;
     sys::fsconfig_flag(&context, "ro")?;
-    sys::fsconfig_set(&context, "source", &path(meta))?;
+    sys::fsconfig_set(&context, "source", meta)?;
     if let Some(data) = data {
-        sys::fsconfig_set(&context, "device", &path(data))?;
+        sys::fsconfig_set(&context, "device", data)?;
     }
     sys::fsconfig_mount(&context, RDONLY_NOSUID_NODEV)
 }
@@ -196,7 +234,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn hash(file: &OwnedFd) -> std::io::Result<String> {
+fn hash(file: &OwnedFd) -> Result<String> {
     let mut sum = Sha256::new();
     let mut part = vec![0u8; 1 << 16];
     let mut offset = 0;

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::disk::Disk;
 use crate::fault::{Outcome, Step};
 use crate::layers::Layers;
+use crate::scratch::Scratch;
 use crate::state::State;
 use crate::{state, sys, tree};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,6 +15,8 @@ pub struct Node {
     pub cgroups: Cgroups,
     pub disk: Disk,
     pub layers: Layers,
+    /// Where mounts must be attached to be used.
+    pub scratch: Option<Scratch>,
     /// RUN, with a directory a slot.
     pub run: OwnedFd,
     /// DATA/edges/<edge>/kept.
@@ -67,6 +70,10 @@ impl Node {
         let booted = sys::read_at(edge.as_raw_fd(), "boot").unwrap_or_default() != boot_id;
         let path = config.data_dir.join("edges").join(&config.edge);
         let disk = Disk::open(&edge, &path, &mut missing)?;
+        let scratch = Scratch::open_if_needed(&kept)?;
+        if let Some(scratch) = &scratch {
+            disk.attach(scratch).step("attach the writable space")?;
+        }
         let records = disk.records().step("open the records directory")?;
         sys::create_at(edge.as_raw_fd(), "boot", 0o600, boot_id.as_bytes())
             .step("write the boot ID")?;
@@ -78,6 +85,7 @@ impl Node {
             cgroups,
             disk,
             layers,
+            scratch,
             run,
             kept,
             records,

@@ -1,5 +1,7 @@
 //! `hostd --probe`: tries what a node needs, leaves nothing behind, and says it as JSON.
 
+use crate::config::forced;
+use crate::scratch::Scratch;
 use crate::sys;
 use std::fs;
 use std::io::{Error, Result};
@@ -111,24 +113,41 @@ fn erofs(dir: &Path) -> Result<String> {
     let mount = crate::layers::mount_erofs(&file, None)?;
     let text = sys::read_at(mount.as_raw_fd(), "file")?;
     if text == "text" {
-        Ok("mounted straight from a file".into())
+        Ok("mounted".into())
     } else {
         Err(Error::other("the file read back differs"))
     }
 }
 
-fn overlay(_: &Path) -> Result<String> {
+fn overlay(dir: &Path) -> Result<String> {
+    if !forced("attached-mounts") && detached_overlay().is_ok() {
+        return Ok("on detached mounts".into());
+    }
+    let fault = |fault: crate::fault::Fault| Error::other(fault.message);
+    crate::root::own_mounts().map_err(fault)?;
+    let here = sys::open_dir(libc::AT_FDCWD, &dir.to_string_lossy())?;
+    let scratch = Scratch::open(&here).map_err(fault)?;
     let root = tmpfs()?;
-    let context = sys::fsopen("overlay")?;
-    let path = |name: &str| format!("/proc/self/fd/{}/{name}", root.as_raw_fd());
+    scratch.attach(&root, "layers")?;
     for name in ["lower", "upper", "work"] {
         sys::mkdir_at(root.as_raw_fd(), name, 0o755)?;
     }
-    sys::fsconfig_set(&context, "lowerdir+", &path("lower"))?;
-    sys::fsconfig_set(&context, "upperdir", &path("upper"))?;
-    sys::fsconfig_set(&context, "workdir", &path("work"))?;
-    sys::fsconfig_mount(&context, 0)?;
-    Ok("on detached mounts".into())
+    let lower = sys::clone_mount(&sys::open_dir(root.as_raw_fd(), "lower")?)?;
+    let [upper, work] = ["upper", "work"].map(|name| sys::open_dir(root.as_raw_fd(), name));
+    crate::overlay::attached(&scratch, "probe", vec![lower], &upper?, &work?)?;
+    Ok("on mounts attached in a namespace of hostd's own".into())
+}
+
+/// Whether overlays take layers that are mounted nowhere (Linux 6.15).
+pub fn detached_overlay() -> Result<()> {
+    let root = tmpfs()?;
+    for name in ["lower", "upper", "work"] {
+        sys::mkdir_at(root.as_raw_fd(), name, 0o755)?;
+    }
+    let copy = sys::clone_mount(&root)?;
+    let open = |name| sys::open_dir(root.as_raw_fd(), name);
+    let lower = sys::open_dir(copy.as_raw_fd(), "lower")?;
+    crate::overlay::detached(&[lower], &open("upper")?, &open("work")?).map(drop)
 }
 
 fn loop_devices(_: &Path) -> Result<String> {

@@ -48,7 +48,7 @@ pub fn handle(server: &mut Server, asker: Asker, call: Option<Call>) {
         Some(Call::DropLayer(order)) => server
             .node
             .layers
-            .release(&order.digest)
+            .release(&order.digest, server.node.scratch.as_ref())
             .map(|()| Reply::Done(HostdDone {})),
         None => Err(Fault::new(
             "NOT_SUPPORTED",

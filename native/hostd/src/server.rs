@@ -332,7 +332,9 @@ impl Server {
     }
 
     fn start(&mut self, asker: Asker, start: &HostdStart) -> Outcome<()> {
-        self.node.layers.mount_all(&start.layers)?;
+        self.node
+            .layers
+            .mount_all(&start.layers, self.node.scratch.as_ref())?;
         let Some(slot) = self.slots.take() else {
             let what = format!("all {} slots of this node are taken", self.slots.count);
             return Err(Fault::new("CAPACITY_FULL", what));

@@ -22,6 +22,8 @@ pub struct Rig {
     pub layer: String,
     pub slots: u32,
     pub program: PathBuf,
+    /// Fallbacks for older kernels, by name.
+    force: &'static str,
     child: Child,
     pub wire: Wire,
 }
@@ -126,6 +128,11 @@ pub fn start_order(id: &str, layer: &str) -> HostdStart {
 
 impl Rig {
     pub fn new(slots: u32) -> Self {
+        Self::forced(slots, "")
+    }
+
+    /// With that in DSEC_HOSTD_FORCE instead of what is there.
+    pub fn forced(slots: u32, force: &'static str) -> Self {
         let program = std::env::var_os("HOSTD")
             .map(PathBuf::from)
             .unwrap_or_else(|| {
@@ -139,7 +146,7 @@ impl Rig {
         let data = PathBuf::from(format!("/var/tmp/dsec-test-h{pid}-{number}"));
         std::fs::create_dir_all(&data).expect("a data directory");
         let layer = busybox_layer(&data);
-        let (child, wire) = spawn(&program, &edge, &run, &data, slots);
+        let (child, wire) = spawn(&program, &edge, &run, &data, slots, force);
         Self {
             edge,
             run,
@@ -147,6 +154,7 @@ impl Rig {
             layer,
             slots,
             program,
+            force,
             child,
             wire,
         }
@@ -164,7 +172,14 @@ impl Rig {
     /// kill -9, and a new one on the same directories.
     pub fn restart(&mut self) {
         self.stop_hostd();
-        let (child, wire) = spawn(&self.program, &self.edge, &self.run, &self.data, self.slots);
+        let (child, wire) = spawn(
+            &self.program,
+            &self.edge,
+            &self.run,
+            &self.data,
+            self.slots,
+            self.force,
+        );
         self.child = child;
         self.wire = wire;
     }
@@ -301,9 +316,20 @@ pub fn run_in(wire: &mut Wire, text: &str) -> Ran {
     }
 }
 
-fn spawn(program: &Path, edge: &str, run: &Path, data: &Path, slots: u32) -> (Child, Wire) {
+fn spawn(
+    program: &Path,
+    edge: &str,
+    run: &Path,
+    data: &Path,
+    slots: u32,
+    force: &str,
+) -> (Child, Wire) {
     let base = 300_000_000 + (std::process::id() % 2000) * 1_000_000;
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    if !force.is_empty() {
+        command.env("DSEC_HOSTD_FORCE", force);
+    }
+    let mut child = command
         .args(["--edge", edge, "--run-dir"])
         .arg(run)
         .arg("--data-dir")

@@ -149,8 +149,9 @@ impl Cgroups {
             .transpose()
     }
 
-    /// Writes what differs from `old`.
+    /// Writes what differs from `old`, which counts for v1 alone: of cgroup2 alone, a slot's group is new each time.
     pub fn set_limits(&self, slot: u32, new: &Limits, old: Option<&Limits>) -> io::Result<()> {
+        let old = old.filter(|_| self.mode != "v2");
         let changed = |same: fn(&Limits, &Limits) -> bool| old.is_none_or(|old| !same(old, new));
         let write = |dir: Option<&OwnedFd>, file: &str, text: String| match dir {
             Some(dir) => sys::write_at(dir.as_raw_fd(), &format!("{slot}/{file}"), &text),
@@ -174,6 +175,10 @@ impl Cgroups {
                 },
                 new.memory_bytes.to_string(),
             )?;
+        }
+        if v2 {
+            // Or what is above the limit would be swapped out instead. The file is there where swap is accounted for.
+            let _ = write(dir("memory"), "memory.swap.max", "0".into());
         }
         if changed(|a, b| a.pids == b.pids) {
             write(dir("pids"), "pids.max", new.pids.to_string())?;
@@ -312,13 +317,16 @@ impl Cgroups {
 
     /// Leaves gone, counters back at zero. Cached pages of more than 8 MiB are dropped, so that the next user's peak
     /// is its own; less is cheaper to keep than to reclaim.
-    pub fn clean(&self, slot: u32) -> io::Result<()> {
+    /// Of cgroup2 alone the group is made anew: its counters are never reset (memory.peak only for one descriptor, and
+    /// since Linux 6.12).
+    pub fn clean(&self, slot: u32, aether: u32) -> io::Result<()> {
         if let Some(dir) = &self.unified {
             let dir = sys::open_dir(dir.as_raw_fd(), &slot.to_string())?;
             remove_leaves(&dir)?;
         }
-        if self.mode == "v2" {
-            return Ok(());
+        if let ("v2", Some(dir)) = (self.mode, &self.unified) {
+            sys::unlink_at(dir.as_raw_fd(), &slot.to_string(), libc::AT_REMOVEDIR)?;
+            return self.make_slot(slot, aether);
         }
         if let Some(dir) = self.controller("memory") {
             let used = self
@@ -369,14 +377,19 @@ fn enable_controllers(dir: &OwnedFd) -> Outcome<()> {
     let have =
         sys::read_at(dir.as_raw_fd(), "cgroup.controllers").step("read cgroup.controllers")?;
     for name in ["memory", "cpu", "pids"] {
-        if have.split_whitespace().any(|word| word == name) {
-            sys::write_at(
-                dir.as_raw_fd(),
-                "cgroup.subtree_control",
-                &format!("+{name}"),
-            )
-            .step("enable a controller")?;
+        if !have.split_whitespace().any(|word| word == name) {
+            let what = format!(
+                "cgroup v2 has no {name} controller here: the kernel lacks it, or the group above does not hand it down"
+            );
+            return Err(Fault::new("NOT_SUPPORTED", what));
         }
+        // Nothing happens where it is enabled already. EBUSY: processes are in the group itself, as in a container.
+        sys::write_at(
+            dir.as_raw_fd(),
+            "cgroup.subtree_control",
+            &format!("+{name}"),
+        )
+        .step(&format!("enable the {name} controller of cgroup v2"))?;
     }
     Ok(())
 }

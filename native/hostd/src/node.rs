@@ -158,7 +158,7 @@ impl Node {
                 return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
             }
         }
-        self.cgroups.clean(slot)?;
+        self.cgroups.clean(slot, self.config.aether_id(slot))?;
         self.disk.clean(slot, self.config.root_id(slot))?;
         self.remove_records(id, slot)?;
         let dir = self.run_slot(slot)?;

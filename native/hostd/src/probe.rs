@@ -128,14 +128,19 @@ fn overlay(dir: &Path) -> Result<String> {
     let here = sys::open_dir(libc::AT_FDCWD, &dir.to_string_lossy())?;
     let scratch = Scratch::open(&here).map_err(fault)?;
     let root = tmpfs()?;
-    scratch.attach(&root, "layers")?;
+    let made = attached_overlay(&scratch, &root);
+    scratch.close()?;
+    made.map(|()| "on mounts attached in a namespace of hostd's own".into())
+}
+
+fn attached_overlay(scratch: &Scratch, root: &OwnedFd) -> Result<()> {
+    scratch.attach(root, "layers")?;
     for name in ["lower", "upper", "work"] {
         sys::mkdir_at(root.as_raw_fd(), name, 0o755)?;
     }
     let lower = sys::clone_mount(&sys::open_dir(root.as_raw_fd(), "lower")?)?;
     let [upper, work] = ["upper", "work"].map(|name| sys::open_dir(root.as_raw_fd(), name));
-    crate::overlay::attached(&scratch, "probe", vec![lower], &upper?, &work?)?;
-    Ok("on mounts attached in a namespace of hostd's own".into())
+    crate::overlay::attached(scratch, "probe", vec![lower], &upper?, &work?).map(drop)
 }
 
 /// Whether overlays take layers that are mounted nowhere (Linux 6.15).

@@ -36,6 +36,11 @@ impl Scratch {
         Ok(Self { root })
     }
 
+    /// Lets go of it and of all that is attached in it.
+    pub fn close(self) -> Result<()> {
+        self.detach(".")
+    }
+
     /// A place by its path, which may be used while this lives.
     pub fn path(&self, name: &str) -> String {
         format!("/proc/self/fd/{}/{name}", self.root.as_raw_fd())

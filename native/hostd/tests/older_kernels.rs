@@ -115,11 +115,15 @@ fn loop_devices_alone() {
 fn the_probe_finds_what_is_left() {
     let program = std::env::current_exe().expect("an own path");
     let program = program.ancestors().nth(2).expect("target").join("hostd");
-    let output = std::process::Command::new(program)
+    let child = std::process::Command::new(program)
         .arg("--probe")
         .env("DSEC_HOSTD_FORCE", "attached-mounts,loop")
-        .output()
+        .stdout(std::process::Stdio::piped())
+        .spawn()
         .expect("the probe runs");
+    let left = format!("/tmp/dsec-probe-{}", child.id());
+    let output = child.wait_with_output().expect("the probe ends");
+    assert!(!Path::new(&left).exists(), "the probe leaves nothing");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         text.contains("{\"name\":\"erofs\",\"ok\":true")

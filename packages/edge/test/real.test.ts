@@ -1,7 +1,7 @@
 // The edge over the real hostd and aether, on the real kernel.
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { SandboxState } from "@dsec/api";
+import { LimitHit, SandboxState } from "@dsec/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { reasonOf } from "./support/client.ts";
@@ -200,8 +200,11 @@ describe.skipIf(why !== "")(`real sandboxes${why && ` (${why})`}`, () => {
 
   test("the disk's limit holds, and says so", async () => {
     const { sandboxId } = await node.create({ diskLimitMb: 32n });
-    const { err } = await run(sandboxId, "dd if=/dev/zero of=/root/big bs=1M count=64");
+    const { err, code, result } = await run(sandboxId, "dd if=/dev/zero of=/root/big bs=1M count=64");
     expect(err).toMatch(/No space left|Disk quota exceeded/);
+    expect([code, result?.outcome?.limitHit]).toEqual([1, [LimitHit.DISK]]);
+    const other = await node.create({ diskLimitMb: 32n });
+    expect((await run(other.sandboxId, "exit 1")).result?.outcome?.limitHit).toEqual([]);
     const put = await node.client.http(
       "PUT",
       `/v1/sandboxes/${sandboxId}/file?path=/root/more`,

@@ -62,7 +62,8 @@ async function rounds(count: number, width: number): Promise<void> {
     }
   };
   await Promise.all(Array.from({ length: width }, lane));
-  await sleep(2_000);
+  // Slots are cleaned and memory is given back once nothing else is to do.
+  await sleep(8_000);
 }
 
 test("rounds leave nothing behind", { timeout: 1_800_000 }, async () => {

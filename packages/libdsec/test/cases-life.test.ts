@@ -39,9 +39,23 @@ test("the end of life comes though it is used", async () => {
       error = thrown;
     });
   }
-  expect(error).toMatchObject({ reason: expect.stringMatching(/SANDBOX_ENDED|SANDBOX_NOT_FOUND|COMMAND_NOT_FOUND/) });
+  expect(error).toMatchObject({ reason: "SANDBOX_ENDED", metadata: { end_reason: "TTL" } });
   await expect(sandbox.info()).rejects.toMatchObject({ reason: "SANDBOX_ENDED", metadata: { end_reason: "TTL" } });
   await expect(sandbox.exec(["true"])).rejects.toMatchObject({ reason: "SANDBOX_ENDED" });
+});
+
+test("calls under way when a sandbox is stopped say that it ended, whoever saw it first", async () => {
+  const reasons = new Set<string>();
+  for (let round = 0; round < 8; round++) {
+    const sandbox = await on.client.runContainer({ containerImage: "base" });
+    // Commands that are running, and commands that come in at the moment of the end.
+    const calls = Array.from({ length: 6 }, (_, i) => sandbox.exec(["sleep", i < 3 ? "20" : "0.01"]).then(() => "ran"));
+    const ends = calls.map((call) => call.catch((error: { reason: string }) => error.reason));
+    await sandbox.stop();
+    for (const reason of await Promise.all(ends)) reasons.add(reason);
+  }
+  reasons.delete("ran");
+  expect([...reasons]).toEqual(["SANDBOX_ENDED"]);
 });
 
 test("stop and delete are accepted twice; afterwards calls say that it ended", async () => {

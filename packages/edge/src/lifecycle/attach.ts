@@ -10,6 +10,8 @@ import type { Ender } from "./end.ts";
 
 const helloWithinMs = 10_000;
 const causeWithinMs = 150;
+/** What a call meets when its sandbox goes, by whoever saw it first: the connection, the wire's reader, aether itself. */
+const breaks = new Set(["UNAVAILABLE", "AETHER_PROTOCOL", "SANDBOX_LOST"]);
 
 export class Attacher {
   private readonly core: Core;
@@ -86,7 +88,7 @@ export class Attacher {
 
 /** Why a call on a running sandbox broke: its end, if that has begun or begins within a second, else `error`. */
 export async function breakCause(core: Core, sandbox: Sandbox, error: DsecError): Promise<DsecError> {
-  if (error.reason !== "UNAVAILABLE" && error.reason !== "AETHER_PROTOCOL") return error;
+  if (!breaks.has(error.reason)) return error;
   if (!sandbox.ending) await Promise.race([sandbox.endBegan, sleep(1000)]);
   const stone = core.tombstones.get(sandbox.id);
   if (!stone) return error;

@@ -207,6 +207,19 @@ test("what dies by itself is lost at once, with its cause", async () => {
   await until(() => fake.node.stopped.includes(other), "hostd's clean-up");
 });
 
+test("a call that hears of the end from aether first still tells the reason", async () => {
+  const { sandboxId } = await fake.create();
+  fake.node.handler = (peer, request) => {
+    if (request.call.case !== "start") return false;
+    peer.aether(request.id, { case: "error", value: { reason: "SANDBOX_LOST", message: "init has ended" } });
+    setTimeout(() => fake.node.die(sandboxId, "OOM"), 50);
+    return true;
+  };
+  const spec = { what: { case: "shell" as const, value: "x" } };
+  const error = await errorOf(fake.client.commands.exec({ sandboxId, spec }));
+  expect(error.metadata.end_reason).toBe("OOM");
+});
+
 test("a control connection that breaks is made again; the sandbox goes on", async () => {
   const { sandboxId } = await fake.create();
   const aether = fake.node.aethers.get(sandboxId);

@@ -3,12 +3,13 @@
 /** What a package may import of ours, besides itself. */
 const mayImport = {
   api: [],
+  rpc: ["api"],
   libdsec: ["api"],
   iam: ["api"],
   placement: ["api"],
   watcher: ["api"],
-  apiserver: ["api", "iam", "placement", "watcher"],
-  edge: ["api"],
+  apiserver: ["api", "rpc", "iam", "placement", "watcher"],
+  edge: ["api", "rpc"],
   cli: ["api", "libdsec"],
 };
 const all = Object.keys(mayImport);
@@ -52,8 +53,8 @@ module.exports = {
       from: { path: "^bench/" },
       to: {
         path: [
-          "^packages/(apiserver|edge|iam|placement|watcher)/",
-          "^@dsec/(apiserver|edge|iam|placement|watcher)(/|$)",
+          "^packages/(apiserver|edge|iam|placement|rpc|watcher)/",
+          "^@dsec/(apiserver|edge|iam|placement|rpc|watcher)(/|$)",
         ],
       },
     },

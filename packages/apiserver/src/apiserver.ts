@@ -13,11 +13,12 @@ import {
   rootProject,
 } from "@dsec/iam";
 import { RecentPlacements } from "@dsec/placement";
+import { addService, type OwnMethod } from "@dsec/rpc";
 import { Watcher } from "@dsec/watcher";
 import type { Logger } from "pino";
+import type { Call } from "./call.ts";
 import { callEdge } from "./edges/edge-calls.ts";
 import { Edges } from "./edges/edges.ts";
-import { addService, type OwnMethod } from "./http/connect-unary.ts";
 import { importLayer } from "./layers/import.ts";
 import { PrincipalTokens } from "./principal-tokens.ts";
 import { Creator } from "./sandboxes/create.ts";
@@ -79,7 +80,7 @@ export async function startApiserver(settings: Settings, log: Logger): Promise<A
     random: Math.random,
   });
 
-  const own = new Map<string, OwnMethod>();
+  const own = new Map<string, OwnMethod<Call>>();
   const front = new Front({
     authenticator,
     tokens,

@@ -3,16 +3,24 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import { DsecError, printable } from "@dsec/api";
 import { type Authenticator, authorise, isMethod, type Method } from "@dsec/iam";
+import {
+  asCallerError,
+  contentTypeOf,
+  drain,
+  type OwnMethod,
+  rawError,
+  readBody,
+  requestIdOf,
+  sendError,
+  serveUnary,
+} from "@dsec/rpc";
 import type { Logger } from "pino";
 import { Call, Departure } from "./call.ts";
 import type { Edges } from "./edges/edges.ts";
 import { passOn, passUpgradeOn, smallBodyBytes } from "./edges/pass-on.ts";
 import { maxPeekedBytes, sandboxInBody, sandboxInPath } from "./edges/sandbox-of.ts";
-import { type OwnMethod, serveUnary } from "./http/connect-unary.ts";
-import { drain } from "./http/drain.ts";
-import { asCallerError, rawError, sendError } from "./http/errors.ts";
+import { bearerOf } from "./http/bearer.ts";
 import { type OpenCall, OpenCalls } from "./http/open-calls.ts";
-import { bearerOf, contentTypeOf, readBody, requestIdOf } from "./http/request.ts";
 import type { PrincipalTokens } from "./principal-tokens.ts";
 
 /** Longer than any client keeps an idle connection. */
@@ -24,7 +32,7 @@ export interface FrontParts {
   readonly authenticator: Authenticator;
   readonly tokens: PrincipalTokens;
   readonly edges: Edges;
-  readonly own: ReadonlyMap<string, OwnMethod>;
+  readonly own: ReadonlyMap<string, OwnMethod<Call>>;
   readonly importLayer: (request: IncomingMessage, response: ServerResponse, call: Call) => Promise<void>;
   readonly log: Logger;
 }

@@ -1,7 +1,7 @@
 // Passes a call on to an edge, undecoded: bytes in, bytes out, with back-pressure and aborts both ways.
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { drain } from "../http/drain.ts";
+import { drain } from "@dsec/rpc";
 import type { Connection } from "./connection.ts";
 import { type EdgeAddress, edgeConnections, unreachable } from "./edge-calls.ts";
 import type { ResponseHead } from "./response-reader.ts";

@@ -1,6 +1,6 @@
 // Which sandbox a call is about, without decoding it: header, path, or field 1 of a small body.
 import { DsecError } from "@dsec/api";
-import { isStreaming } from "../http/errors.ts";
+import { isStreaming } from "@dsec/rpc";
 
 /** Bodies are read whole only to find the ID, and then passed on as they came. */
 export const maxPeekedBytes = 4 * 1024 * 1024;

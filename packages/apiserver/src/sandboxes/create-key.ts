@@ -11,10 +11,10 @@ import {
   SandboxService,
   SandboxState,
 } from "@dsec/api";
+import { EncodedReply } from "@dsec/rpc";
 import type { Call } from "../call.ts";
 import { callEdge, isAnswered } from "../edges/edge-calls.ts";
 import type { Edges } from "../edges/edges.ts";
-import { EncodedReply } from "../http/connect-unary.ts";
 
 const askTimeoutMs = 5_000;
 const maxRounds = 4;

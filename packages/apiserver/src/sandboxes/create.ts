@@ -20,11 +20,11 @@ import {
   StaleCache,
 } from "@dsec/iam";
 import { type Attempt, chooseNode, type Demand, placementFailure, type RecentPlacements } from "@dsec/placement";
+import { EncodedReply } from "@dsec/rpc";
 import type { Watcher } from "@dsec/watcher";
 import type { Call } from "../call.ts";
 import { callEdge, callEdgeEncoded, isAnswered } from "../edges/edge-calls.ts";
 import type { Edges } from "../edges/edges.ts";
-import { EncodedReply } from "../http/connect-unary.ts";
 import { checkCreate, deadlineOf, projectOf, requestsOf } from "./checks.ts";
 import { askForKey } from "./create-key.ts";
 import { argumentsDigest } from "./digest.ts";

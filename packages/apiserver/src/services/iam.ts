@@ -28,8 +28,9 @@ import {
   roleToProto,
   rootProject,
 } from "@dsec/iam";
+import type { Handlers } from "@dsec/rpc";
 import type { Watcher } from "@dsec/watcher";
-import type { Handlers } from "../http/connect-unary.ts";
+import type { Call } from "../call.ts";
 
 const maxNameLength = 200;
 /** Ten years. */
@@ -46,7 +47,7 @@ export interface IamParts {
   readonly keysChanged: () => Promise<void>;
 }
 
-export function iamHandlers(parts: IamParts): Handlers<typeof IamService> {
+export function iamHandlers(parts: IamParts): Handlers<typeof IamService, Call> {
   const { keys, projects, ledger, watcher } = parts;
   const projectMessage = (row: ProjectRow): Project =>
     create(ProjectSchema, {

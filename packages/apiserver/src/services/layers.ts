@@ -13,10 +13,10 @@ import {
   rootProject,
   visibleFrom,
 } from "@dsec/iam";
+import type { Handlers } from "@dsec/rpc";
 import type { Call } from "../call.ts";
 import { callEdge } from "../edges/edge-calls.ts";
 import type { Edges } from "../edges/edges.ts";
-import type { Handlers } from "../http/connect-unary.ts";
 
 const defaultPage = 100;
 const maxPage = 1_000;
@@ -30,7 +30,7 @@ export interface LayerParts {
   readonly platformToken: () => Promise<string> | string;
 }
 
-export function layerHandlers(parts: LayerParts): Handlers<typeof LayerService> {
+export function layerHandlers(parts: LayerParts): Handlers<typeof LayerService, Call> {
   const { layers, resolver } = parts;
   return {
     async listLayers(request, call) {

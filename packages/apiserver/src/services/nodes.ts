@@ -1,10 +1,11 @@
 import { create } from "@bufbuild/protobuf";
 import { type NodeService, NodeStatusSchema } from "@dsec/api";
 import { actsIn } from "@dsec/iam";
+import type { Handlers } from "@dsec/rpc";
 import type { Watcher } from "@dsec/watcher";
-import type { Handlers } from "../http/connect-unary.ts";
+import type { Call } from "../call.ts";
 
-export function nodeHandlers(watcher: Watcher): Handlers<typeof NodeService> {
+export function nodeHandlers(watcher: Watcher): Handlers<typeof NodeService, Call> {
   return {
     async listNodes(_, call) {
       const nodes = watcher.nodes().map(({ edge, status, reachable }) => {

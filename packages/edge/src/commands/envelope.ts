@@ -1,7 +1,6 @@
 // Connect's streaming envelopes for StreamResponse, written by hand: output goes from aether's socket to the
-// caller's without a copy. Binary: u8 flags, u32 BE length, message; the last has flag 2 and JSON.
+// caller's without a copy.
 import { create, fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
-import { endStreamToJson } from "@connectrpc/connect/protocol-connect";
 import {
   DsecError,
   OutputStream,
@@ -10,20 +9,16 @@ import {
   type StreamResponse,
   StreamResponseSchema,
 } from "@dsec/api";
+import { envelope, openEnvelope } from "@dsec/rpc";
 import type { Output } from "../aether/output.ts";
 
-const endFlag = 2;
 const headerSize = 5;
 /** Envelope, tags and numbers before the data of a chunk are at most this many bytes. */
 const largestPrefix = 64;
 
 /** The one message of a streaming request's body. */
 export function decodeRequest(body: Buffer, binary: boolean): StreamRequest {
-  if (body.length < headerSize || body.readUInt32BE(1) !== body.length - headerSize) {
-    throw new DsecError("INVALID_ARGUMENT", "the body is not one enveloped message");
-  }
-  if (body[0] !== 0) throw new DsecError("INVALID_ARGUMENT", "the message is compressed; compression is off here");
-  const message = body.subarray(headerSize);
+  const message = openEnvelope(body);
   try {
     return binary
       ? fromBinary(StreamRequestSchema, message)
@@ -36,14 +31,8 @@ export function decodeRequest(body: Buffer, binary: boolean): StreamRequest {
 export function encodeMessage(event: StreamResponse["event"], binary: boolean): Buffer {
   const message = create(StreamResponseSchema, { event });
   return envelope(
-    0,
     binary ? toBinary(StreamResponseSchema, message) : Buffer.from(toJsonString(StreamResponseSchema, message)),
   );
-}
-
-/** The last envelope of an answer. */
-export function encodeEnd(error: DsecError | undefined): Buffer {
-  return envelope(endFlag, Buffer.from(JSON.stringify(endStreamToJson(new Headers(), error?.toConnect(), undefined))));
 }
 
 /** What stands before the bytes of a chunk: envelope and StreamResponse{output} up to its data. */
@@ -82,12 +71,4 @@ function writeVarint(target: Buffer, start: number, value: number): number {
   }
   target[at++] = rest;
   return at;
-}
-
-function envelope(flags: number, message: Uint8Array): Buffer {
-  const whole = Buffer.allocUnsafe(headerSize + message.length);
-  whole[0] = flags;
-  whole.writeUInt32BE(message.length, 1);
-  whole.set(message, headerSize);
-  return whole;
 }

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { create } from "@bufbuild/protobuf";
 import { parseContentType, parseTimeout } from "@connectrpc/connect/protocol-connect";
 import { DsecError, OutputChunkSchema, OutputStream, type StreamRequest } from "@dsec/api";
+import { encodeEnd, readBody } from "@dsec/rpc";
 import type { Output } from "../aether/output.ts";
 import { type Principal, requireRole } from "../auth/principal.ts";
 import { BackPressure, passOn } from "../http/back-pressure.ts";
@@ -11,7 +12,7 @@ import type { Core } from "../lifecycle/core.ts";
 import { joinParts } from "../wire/frames.ts";
 import { AttachedCommand } from "./attached.ts";
 import { checkId, checkSpec, commandId } from "./check.ts";
-import { decodeRequest, encodeEnd, encodeMessage, outputPrefix } from "./envelope.ts";
+import { decodeRequest, encodeMessage, outputPrefix } from "./envelope.ts";
 
 export const streamPath = "/dsec.v1.CommandService/Stream";
 const largestRequest = 4 * 1024 * 1024;
@@ -22,7 +23,7 @@ export async function handleStream(
   core: Core,
   req: IncomingMessage,
   res: ServerResponse,
-  authenticate: () => Promise<Principal>,
+  authenticate: () => Principal | Promise<Principal>,
 ): Promise<void> {
   const type = parseContentType(req.headers["content-type"] ?? null);
   if (!type?.stream || req.method !== "POST") {
@@ -125,17 +126,6 @@ function writeJson(res: ServerResponse, output: Output): void {
 export function dropUnread(res: ServerResponse): void {
   const timer = setTimeout(() => res.destroy(), 60_000);
   res.once("close", () => clearTimeout(timer));
-}
-
-export async function readBody(req: IncomingMessage, most: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of req as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > most) throw new DsecError("TOO_LARGE", `the message is larger than ${most} bytes`);
-    chunks.push(chunk);
-  }
-  return chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
 }
 
 function header(req: IncomingMessage, name: string): string | null {

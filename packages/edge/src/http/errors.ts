@@ -1,25 +1,11 @@
-// Errors as answers of HTTP: the same JSON as Connect's unary errors.
+// Errors and small answers of plain HTTP calls.
 import type { ServerResponse } from "node:http";
-import { codeToHttpStatus, errorToJson } from "@connectrpc/connect/protocol-connect";
 import { DsecError } from "@dsec/api";
-
-export function errorBody(error: DsecError): string {
-  return JSON.stringify(errorToJson(error.toConnect(), undefined));
-}
+import { sendError as sendAs } from "@dsec/rpc";
 
 /** Answers with the error; where the answer has begun already, cuts it so that nobody takes it for whole. */
-export function sendError(res: ServerResponse, cause: unknown): void {
-  if (res.headersSent) {
-    res.destroy();
-    return;
-  }
-  const error = DsecError.from(cause);
-  const body = errorBody(error);
-  res.statusCode = codeToHttpStatus(error.code);
-  res.setHeader("content-type", "application/json");
-  res.setHeader("content-length", Buffer.byteLength(body));
-  if (error.retryAfterMs > 0) res.setHeader("retry-after", Math.ceil(error.retryAfterMs / 1000));
-  res.end(body);
+export function sendError(res: ServerResponse, cause: unknown, contentType = ""): void {
+  sendAs(res, contentType, DsecError.from(cause), String(res.getHeader("x-request-id") ?? ""));
 }
 
 export function sendJson(res: ServerResponse, value: unknown): void {

@@ -1,36 +1,22 @@
 // The edge's HTTP/1.1 server on its Unix socket.
 import { chmodSync, rmSync } from "node:fs";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
-import { connectNodeAdapter } from "@connectrpc/connect-node";
-import {
-  CommandService,
-  DsecError,
-  EdgeService,
-  FileService,
-  randomBase32,
-  SandboxService,
-  SessionService,
-} from "@dsec/api";
-import { type PrincipalVerifier, requireRole } from "../auth/principal.ts";
+import { DsecError, printable } from "@dsec/api";
+import { asCallerError, contentTypeOf, drain, requestIdOf, serveStream, serveUnary } from "@dsec/rpc";
+import { type Principal, type PrincipalVerifier, requireRole } from "../auth/principal.ts";
 import { handleStream, streamPath } from "../commands/stream.ts";
 import type { Attacher } from "../lifecycle/attach.ts";
 import type { Core } from "../lifecycle/core.ts";
 import type { Creator } from "../lifecycle/create.ts";
 import type { Ender } from "../lifecycle/end.ts";
-import { commandService } from "../services/command-service.ts";
-import { edgeService } from "../services/edge-service.ts";
-import { fileService } from "../services/file-service.ts";
-import { sandboxService } from "../services/sandbox-service.ts";
-import { sessionService } from "../services/session-service.ts";
 import { handleBody, noSuch, split } from "./bodies.ts";
+import { EdgeCall } from "./call.ts";
 import { sendError } from "./errors.ts";
-import { makeInterceptor } from "./interceptor.ts";
+import { edgeMethods, isStream, type Methods, roleOf } from "./methods.ts";
 import { Terminals } from "./terminals.ts";
 
-const largestMessage = 4 * 1024 * 1024;
 /** Longer than the clients', so that none of them writes to a connection that is being closed. */
 const keepAliveMs = 600_000;
-const requestIdForm = /^[A-Za-z0-9_.:-]{1,128}$/;
 
 /** Takes a body of POST /v1/layers and answers it. */
 export interface LayerImporter {
@@ -52,33 +38,16 @@ export class EdgeServer {
   private readonly parts: Parts;
   private readonly server: http.Server;
   private readonly terminals: Terminals;
+  private readonly methods: Methods;
   private readonly path: string;
 
   constructor(parts: Parts, path: string) {
     this.parts = parts;
     this.path = path;
     this.terminals = new Terminals(parts.core, parts.verifier);
-    const { core, ender, creator, layers, verifier } = parts;
-    const connect = connectNodeAdapter({
-      routes: (router) => {
-        router.service(SandboxService, sandboxService(core, ender));
-        router.service(CommandService, commandService(core));
-        router.service(SessionService, sessionService(core));
-        router.service(FileService, fileService(core));
-        router.service(EdgeService, edgeService(core, creator, layers));
-      },
-      interceptors: [makeInterceptor(verifier, core.log)],
-      grpc: false,
-      grpcWeb: false,
-      acceptCompression: [],
-      readMaxBytes: largestMessage,
-      fallback: (req, res) => {
-        const known = new DsecError("NO_SUCH_METHOD", `${req.method} ${JSON.stringify(req.url)} is not known here`);
-        sendError(res as ServerResponse, known);
-      },
-    });
+    this.methods = edgeMethods(parts);
     this.server = http.createServer({ highWaterMark: 1024 * 1024, keepAliveTimeout: keepAliveMs }, (req, res) => {
-      this.handle(req, res, connect);
+      this.handle(req, res);
     });
     this.server.requestTimeout = 0;
     this.server.headersTimeout = 60_000;
@@ -106,20 +75,34 @@ export class EdgeServer {
     clearTimeout(timer);
   }
 
-  private handle(req: IncomingMessage, res: ServerResponse, connect: http.RequestListener): void {
-    const given = req.headers["x-request-id"];
-    const requestId = typeof given === "string" && requestIdForm.test(given) ? given : randomBase32(16);
-    req.headers["x-request-id"] = requestId;
+  private handle(req: IncomingMessage, res: ServerResponse): void {
+    const requestId = requestIdOf(req);
     res.setHeader("x-request-id", requestId);
     const url = req.url ?? "";
-    if (url.startsWith("/v1/")) {
-      void this.plain(req, res, requestId);
-    } else if (split(url)[0] === streamPath) {
-      void handleStream(this.parts.core, req, res, () => this.principal(req));
-    } else if (Number(req.headers["content-length"] ?? 0) > largestMessage) {
-      refuse(req, res, new DsecError("TOO_LARGE", `the message is larger than ${largestMessage} bytes`));
-    } else {
-      connect(req, res);
+    if (url.startsWith("/v1/")) void this.plain(req, res, requestId);
+    else if (url === streamPath) void handleStream(this.parts.core, req, res, () => this.principal(req));
+    else void this.call(req, res, requestId);
+  }
+
+  /** A Connect call. */
+  private async call(req: IncomingMessage, res: ServerResponse, requestId: string): Promise<void> {
+    const { log } = this.parts.core;
+    const name = split(req.url ?? "")[0].slice(1);
+    const asError = (error: unknown) => {
+      const known = asCallerError(error, requestId, log);
+      log.debug({ reason: known.reason, method: name, requestId }, "a call was refused");
+      return known;
+    };
+    try {
+      const found = this.principal(req);
+      const principal = found instanceof Promise ? await found : found;
+      const own = this.methods.get(name);
+      if (!own) throw new DsecError("NO_SUCH_METHOD", `there is no method "${printable(name)}"`);
+      requireRole(principal, roleOf(own.method.name), name.slice("dsec.v1.".length).replace("/", "."));
+      const call = new EdgeCall(requestId, principal, res);
+      await (isStream(own) ? serveStream(own, req, res, call, asError) : serveUnary(own, req, res, call));
+    } catch (error) {
+      refuse(req, res, asError(error), contentTypeOf(req));
     }
   }
 
@@ -142,22 +125,14 @@ export class EdgeServer {
     }
   }
 
-  private principal(req: IncomingMessage) {
-    return this.parts.verifier.verify(req.headers["x-dsec-principal"] as string | undefined);
+  private principal(req: IncomingMessage): Principal | Promise<Principal> {
+    const token = req.headers["x-dsec-principal"] as string | undefined;
+    return this.parts.verifier.cached(token) ?? this.parts.verifier.verify(token);
   }
 }
 
-const mostDrained = 64 * 1024 * 1024;
-
 /** Answers with an error and lets a body that is still coming run out, so that the caller reads the answer. */
-function refuse(req: IncomingMessage, res: ServerResponse, error: DsecError): void {
-  if (!req.complete) {
-    let drained = 0;
-    req.on("data", (chunk: Buffer) => {
-      drained += chunk.length;
-      if (drained > mostDrained) req.destroy();
-    });
-    req.resume();
-  }
-  sendError(res, error);
+function refuse(req: IncomingMessage, res: ServerResponse, error: DsecError, contentType = ""): void {
+  if (!res.destroyed) sendError(res, error, contentType);
+  drain(req);
 }

@@ -1,7 +1,6 @@
 // A call into a sandbox: found for its caller, counted as use, and told the truth when the sandbox ends under it.
-import type { HandlerContext } from "@connectrpc/connect";
 import { DsecError } from "@dsec/api";
-import { principalOf } from "../http/interceptor.ts";
+import type { EdgeCall } from "../http/call.ts";
 import { breakCause } from "../lifecycle/attach.ts";
 import type { Core } from "../lifecycle/core.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
@@ -9,10 +8,10 @@ import type { Sandbox } from "../sandboxes/sandbox.ts";
 export async function into<T>(
   core: Core,
   sandboxId: string,
-  context: HandlerContext,
+  context: EdgeCall,
   work: (sandbox: Sandbox) => Promise<T>,
 ): Promise<T> {
-  const sandbox = core.registry.get(sandboxId, principalOf(context));
+  const sandbox = core.registry.get(sandboxId, context.principal);
   sandbox.running();
   const done = sandbox.use();
   try {
@@ -28,10 +27,10 @@ export async function into<T>(
 export async function look<T>(
   core: Core,
   sandboxId: string,
-  context: HandlerContext,
+  context: EdgeCall,
   work: (sandbox: Sandbox) => Promise<T>,
 ): Promise<T> {
-  const sandbox = core.registry.get(sandboxId, principalOf(context));
+  const sandbox = core.registry.get(sandboxId, context.principal);
   try {
     return await work(sandbox);
   } catch (error) {

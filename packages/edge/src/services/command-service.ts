@@ -1,13 +1,14 @@
 // CommandService, but for Stream, which commands/stream.ts answers by hand.
-import type { ServiceImpl } from "@connectrpc/connect";
 import { type CommandService, DsecError, printable } from "@dsec/api";
+import type { Handlers } from "@dsec/rpc";
 import { checkId, checkSize, checkSpec, commandId, signalNumber } from "../commands/check.ts";
 import { collect, runCollected } from "../commands/collect.ts";
 import { maximums } from "../defaults.ts";
+import type { EdgeCall } from "../http/call.ts";
 import type { Core } from "../lifecycle/core.ts";
 import { into, look } from "./calls.ts";
 
-export function commandService(core: Core): ServiceImpl<typeof CommandService> {
+export function commandService(core: Core): Handlers<typeof CommandService, EdgeCall> {
   return {
     exec(request, context) {
       return into(core, request.sandboxId, context, async (sandbox) => {
@@ -21,9 +22,6 @@ export function commandService(core: Core): ServiceImpl<typeof CommandService> {
         const call = { commandId: commandId(request.commandId), spec, attach: false };
         return { command: await sandbox.running().call({ case: "start", value: call }, "command") };
       });
-    },
-    stream() {
-      throw new DsecError("INTERNAL", "Stream is answered elsewhere");
     },
     wait(request, context) {
       return into(core, request.sandboxId, context, async (sandbox) => {

@@ -1,8 +1,8 @@
 // EdgeService: what the control plane asks.
-import type { ServiceImpl } from "@connectrpc/connect";
 import { DsecError, type EdgeService, type NodeStatus, printable } from "@dsec/api";
+import type { Handlers } from "@dsec/rpc";
 import { isAtOrBelow } from "../auth/principal.ts";
-import { principalOf } from "../http/interceptor.ts";
+import type { EdgeCall } from "../http/call.ts";
 import type { Core } from "../lifecycle/core.ts";
 import type { Creator } from "../lifecycle/create.ts";
 
@@ -11,13 +11,17 @@ export interface LayerRemover {
   remove(digest: string): Promise<void>;
 }
 
-export function edgeService(core: Core, creator: Creator, layers: LayerRemover): ServiceImpl<typeof EdgeService> {
+export function edgeService(
+  core: Core,
+  creator: Creator,
+  layers: LayerRemover,
+): Handlers<typeof EdgeService, EdgeCall> {
   return {
     snapshot() {
       return { status: nodeStatus(core) };
     },
     askCreateKey(request, context) {
-      const principal = principalOf(context);
+      const principal = context.principal;
       if (!isAtOrBelow(request.project, principal.project)) {
         throw new DsecError(
           "PROJECT_NOT_FOUND",
@@ -34,13 +38,13 @@ export function edgeService(core: Core, creator: Creator, layers: LayerRemover):
       return { sandboxId, argumentsDiffer: differ, supersededBy: BigInt(supersededBy) };
     },
     async edgeCreate(request, context) {
-      const sandbox = await creator.create(request, principalOf(context));
+      const sandbox = await creator.create(request, context.principal);
       return { sandbox: sandbox.info(core.settings.edge) };
     },
     edgeList(request, context) {
       const filter = request.filter;
       if (!filter) throw new DsecError("INVALID_ARGUMENT", "filter is missing");
-      const { page } = core.registry.list(filter, principalOf(context));
+      const { page } = core.registry.list(filter, context.principal);
       return { sandboxes: page.map((sandbox) => sandbox.info(core.settings.edge)) };
     },
     async dropLayer(request) {

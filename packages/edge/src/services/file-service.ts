@@ -1,15 +1,15 @@
 // FileService: system calls inside the sandbox's root, done by aether's workers.
-import type { ServiceImpl } from "@connectrpc/connect";
 import { DsecError, type FileService } from "@dsec/api";
+import type { Handlers } from "@dsec/rpc";
 import { checkPath } from "../files/path.ts";
 import { watch } from "../files/watch.ts";
-import { principalOf, toConnect } from "../http/interceptor.ts";
+import type { EdgeCall } from "../http/call.ts";
 import type { Core } from "../lifecycle/core.ts";
 import { into } from "./calls.ts";
 
 const largestMode = 0o7777;
 
-export function fileService(core: Core): ServiceImpl<typeof FileService> {
+export function fileService(core: Core): Handlers<typeof FileService, EdgeCall> {
   return {
     stat(request, context) {
       return into(core, request.sandboxId, context, async (sandbox) => {
@@ -50,13 +50,9 @@ export function fileService(core: Core): ServiceImpl<typeof FileService> {
       });
     },
     async *watch(request, context) {
-      try {
-        const sandbox = core.registry.get(request.sandboxId, principalOf(context));
-        checkPath(request.path);
-        yield* watch(core, sandbox, request, context.signal);
-      } catch (error) {
-        throw toConnect(error, core.log, "FileService.Watch", context.requestHeader.get("x-request-id"));
-      }
+      const sandbox = core.registry.get(request.sandboxId, context.principal);
+      checkPath(request.path);
+      yield* watch(core, sandbox, request, context.signal);
     },
   };
 }

@@ -1,28 +1,28 @@
 // SandboxService, but for CreateSandbox, which reaches an edge as EdgeCreate.
-import type { ServiceImpl } from "@connectrpc/connect";
 import { DsecError, EndReason, type SandboxService, SandboxState } from "@dsec/api";
+import type { Handlers } from "@dsec/rpc";
 import { maximums } from "../defaults.ts";
-import { principalOf } from "../http/interceptor.ts";
+import type { EdgeCall } from "../http/call.ts";
 import type { Core } from "../lifecycle/core.ts";
 import { type Ender, usageRecord } from "../lifecycle/end.ts";
 import { checkRules, rulesNotices } from "../network/rules.ts";
 import { tombstoneInfo } from "../sandboxes/tombstones.ts";
 
-export function sandboxService(core: Core, ender: Ender): ServiceImpl<typeof SandboxService> {
+export function sandboxService(core: Core, ender: Ender): Handlers<typeof SandboxService, EdgeCall> {
   const { registry, settings } = core;
   return {
     createSandbox() {
       throw new DsecError("NO_SUCH_METHOD", "CreateSandbox is answered by the apiserver; an edge takes EdgeCreate");
     },
     getSandbox(request, context) {
-      return { sandbox: registry.get(request.sandboxId, principalOf(context)).info(settings.edge) };
+      return { sandbox: registry.get(request.sandboxId, context.principal).info(settings.edge) };
     },
     listSandboxes(request, context) {
-      const { page, next } = registry.list(request, principalOf(context));
+      const { page, next } = registry.list(request, context.principal);
       return { sandboxes: page.map((sandbox) => sandbox.info(settings.edge)), nextPageToken: next };
     },
     async stopSandbox(request, context) {
-      const found = registry.find(request.sandboxId, principalOf(context));
+      const found = registry.find(request.sandboxId, context.principal);
       if (!("record" in found)) return { sandbox: tombstoneInfo(found, settings.edge) };
       const keepMs = Number(request.keepMs);
       if (keepMs > maximums.keepMs) {
@@ -38,7 +38,7 @@ export function sandboxService(core: Core, ender: Ender): ServiceImpl<typeof San
       return { sandbox: stone ? tombstoneInfo(stone, settings.edge) : found.info(settings.edge) };
     },
     async deleteSandbox(request, context) {
-      const found = registry.find(request.sandboxId, principalOf(context));
+      const found = registry.find(request.sandboxId, context.principal);
       if ("record" in found) await ender.endAndWait(found, EndReason.STOPPED);
       // A stop that keeps may have been under way: then its end comes first.
       if ("record" in found && found.state === SandboxState.STOPPED && registry.byId.has(found.id)) {
@@ -47,7 +47,7 @@ export function sandboxService(core: Core, ender: Ender): ServiceImpl<typeof San
       return {};
     },
     extendSandbox(request, context) {
-      const sandbox = registry.get(request.sandboxId, principalOf(context));
+      const sandbox = registry.get(request.sandboxId, context.principal);
       sandbox.running();
       const by = Number(request.byMs);
       if (by > maximums.ttlMs) throw new DsecError("INVALID_LIMIT", `by_ms is ${by}; at most ${maximums.ttlMs} may be`);
@@ -60,7 +60,7 @@ export function sandboxService(core: Core, ender: Ender): ServiceImpl<typeof San
       return { expiresAtMs: sandbox.info(settings.edge).expiresAtMs };
     },
     listEvents(request, context) {
-      const { record } = registry.get(request.sandboxId, principalOf(context));
+      const { record } = registry.get(request.sandboxId, context.principal);
       return {
         events: record.events.map(({ atMs, type, endReason, message }) => ({
           atMs: BigInt(atMs),
@@ -71,7 +71,7 @@ export function sandboxService(core: Core, ender: Ender): ServiceImpl<typeof San
       };
     },
     async getUsage(request, context) {
-      const sandbox = registry.get(request.sandboxId, principalOf(context));
+      const sandbox = registry.get(request.sandboxId, context.principal);
       const kept = sandbox.record.usage;
       const usage =
         sandbox.state === SandboxState.RUNNING
@@ -90,7 +90,7 @@ export function sandboxService(core: Core, ender: Ender): ServiceImpl<typeof San
       };
     },
     updateNetwork(request, context) {
-      const sandbox = registry.get(request.sandboxId, principalOf(context));
+      const sandbox = registry.get(request.sandboxId, context.principal);
       sandbox.running();
       const allow = { ...request.rules?.allow };
       checkRules(allow);

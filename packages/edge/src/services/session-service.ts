@@ -1,12 +1,13 @@
 // SessionService: shells that last from call to call.
-import type { ServiceImpl } from "@connectrpc/connect";
 import { DsecError, printable, randomBase32, type SessionService } from "@dsec/api";
+import type { Handlers } from "@dsec/rpc";
 import { checkVariables } from "../admission/environment.ts";
 import { checkId } from "../commands/check.ts";
+import type { EdgeCall } from "../http/call.ts";
 import type { Core } from "../lifecycle/core.ts";
 import { into, look } from "./calls.ts";
 
-export function sessionService(core: Core): ServiceImpl<typeof SessionService> {
+export function sessionService(core: Core): Handlers<typeof SessionService, EdgeCall> {
   return {
     openSession(request, context) {
       return into(core, request.sandboxId, context, async (sandbox) => {

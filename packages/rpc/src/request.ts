@@ -1,7 +1,10 @@
 import type { IncomingMessage } from "node:http";
+import type { DescMethod } from "@bufbuild/protobuf";
 import { DsecError, randomBase32 } from "@dsec/api";
 
-const requestIdPattern = /^[A-Za-z0-9._-]{1,64}$/;
+/** A message of one call, as sent and unpacked. */
+export const maxMessageBytes = 8 * 1024 * 1024;
+const requestIdPattern = /^[A-Za-z0-9_.:-]{1,128}$/;
 
 /** The caller's request ID where it is usable, else a new one. */
 export function requestIdOf(request: IncomingMessage): string {
@@ -14,18 +17,6 @@ export function contentTypeOf(request: IncomingMessage): string {
   const value = request.headers["content-type"] ?? "";
   const end = value.indexOf(";");
   return (end < 0 ? value : value.slice(0, end)).trim().toLowerCase();
-}
-
-/** Throws UNAUTHENTICATED where there is no key. */
-export function bearerOf(request: IncomingMessage): string {
-  const value = request.headers.authorization;
-  if (value === undefined)
-    throw new DsecError("UNAUTHENTICATED", "the call has no key: send `Authorization: Bearer KEY`");
-  const space = value.indexOf(" ");
-  if (space < 0 || value.slice(0, space).toLowerCase() !== "bearer") {
-    throw new DsecError("UNAUTHENTICATED", "the Authorization header is not `Bearer KEY`");
-  }
-  return value.slice(space + 1).trim();
 }
 
 /** The whole body. Rejects with TOO_LARGE beyond `limit` bytes, CANCELLED when the caller leaves. */
@@ -53,4 +44,21 @@ export function readBody(request: IncomingMessage, limit: number): Promise<Buffe
     }
     request.on("data", onData).on("end", onEnd).on("close", onClose).on("error", onClose);
   });
+}
+
+/** Throws NO_SUCH_METHOD. */
+export function requirePost(request: IncomingMessage, method: DescMethod): void {
+  if (request.method === "POST") return;
+  const name = `${method.parent.typeName}/${method.name}`;
+  throw new DsecError("NO_SUCH_METHOD", `${name} is called by POST, not ${request.method}`);
+}
+
+/** Connect's timeout header in milliseconds, or undefined. */
+export function timeoutOf(request: IncomingMessage): number | undefined {
+  const value = request.headers["connect-timeout-ms"];
+  if (value === undefined) return undefined;
+  if (typeof value !== "string" || !/^[0-9]{1,10}$/.test(value)) {
+    throw new DsecError("INVALID_ARGUMENT", "connect-timeout-ms is not a number of milliseconds");
+  }
+  return Number(value);
 }

@@ -1,16 +1,21 @@
 // Failures as HTTP answers, in the form that Connect clients read.
 import type { ServerResponse } from "node:http";
 import { ConnectError } from "@connectrpc/connect";
-import { codeToHttpStatus, endStreamFlag, endStreamToJson, errorToJson } from "@connectrpc/connect/protocol-connect";
+import { codeToHttpStatus, errorToJson } from "@connectrpc/connect/protocol-connect";
 import { DsecError } from "@dsec/api";
-import type { Logger } from "pino";
+import { encodeEnd } from "./envelope.ts";
+
+/** As much of a logger as is needed here. */
+export interface ErrorLog {
+  error(details: object, message: string): void;
+}
 
 /** What a caller may know: a DsecError as it is, anything else INTERNAL with the request's ID alone. */
-export function asCallerError(error: unknown, requestId: string, log: Logger): DsecError {
+export function asCallerError(error: unknown, requestId: string, log: ErrorLog): DsecError {
   if (error instanceof DsecError) return error;
   if (error instanceof ConnectError) return DsecError.from(error);
   log.error({ err: error, requestId }, "a call failed on a fault of ours");
-  return new DsecError("INTERNAL", `the apiserver failed; request ID ${requestId}`, {
+  return new DsecError("INTERNAL", `the server failed; request ID ${requestId}`, {
     metadata: { request_id: requestId },
   });
 }
@@ -37,12 +42,9 @@ export function sendError(response: ServerResponse, contentType: string, error: 
   }
   const headers = headersOf(error, requestId);
   if (isStreaming(contentType)) {
-    const body = Buffer.from(JSON.stringify(endStreamToJson(new Headers(), error.toConnect(), undefined)));
-    const head = Buffer.alloc(5);
-    head[0] = endStreamFlag;
-    head.writeUInt32BE(body.length, 1);
-    response.writeHead(200, { ...headers, "content-type": contentType, "content-length": head.length + body.length });
-    response.end(Buffer.concat([head, body]));
+    const body = encodeEnd(error);
+    response.writeHead(200, { ...headers, "content-type": contentType, "content-length": body.length });
+    response.end(body);
     return;
   }
   const body = Buffer.from(errorJson(error));

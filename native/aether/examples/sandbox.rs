@@ -11,7 +11,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
@@ -50,19 +50,49 @@ fn chown(path: &Path, uid: u32) {
     std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
 }
 
+/// A mount namespace of this process alone, whose root is this process's root: from a chroot, as hostd does it.
+fn own_mounts() {
+    const COPY_ALL: i32 = 1 | libc::O_CLOEXEC | libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    let dot = c".".as_ptr();
+    let plain = |result: libc::c_int, what: &str| check(i64::from(result), what);
+    plain(unsafe { libc::unshare(libc::CLONE_NEWNS) }, "unshare");
+    let (work, here) = (fs::File::open(".").unwrap(), fs::File::open("/").unwrap());
+    let namespace = fs::File::open("/proc/self/ns/mnt").unwrap();
+    unsafe {
+        let entered = libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNS);
+        plain(entered, "setns");
+    }
+    let private = libc::MS_REC | libc::MS_PRIVATE;
+    mount("none", Path::new("/"), "none", private, "");
+    let same = |a: fs::Metadata, b: fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    if same(fs::metadata("/").unwrap(), here.metadata().unwrap()) {
+        plain(unsafe { libc::fchdir(work.as_raw_fd()) }, "fchdir");
+        return;
+    }
+    unsafe {
+        let (root, nothing) = (here.as_raw_fd(), c"".as_ptr());
+        let copy = libc::syscall(libc::SYS_open_tree, root, nothing, COPY_ALL);
+        let copy = OwnedFd::from_raw_fd(check(copy, "open_tree") as i32);
+        plain(libc::fchdir(root), "fchdir");
+        let attached = libc::syscall(
+            libc::SYS_move_mount,
+            copy.as_raw_fd(),
+            nothing,
+            libc::AT_FDCWD,
+            dot,
+            4, // MOVE_MOUNT_F_EMPTY_PATH
+        );
+        check(attached, "move_mount");
+        plain(libc::fchdir(copy.as_raw_fd()), "fchdir");
+        check(libc::syscall(libc::SYS_pivot_root, dot, dot), "pivot_root");
+        plain(libc::umount2(dot, libc::MNT_DETACH), "umount");
+    }
+    std::env::set_current_dir("/").unwrap();
+}
+
 /// By host root, in a mount namespace of this process: a tmpfs whose owner is the sandbox's root.
 fn build_root(root: &Path) {
-    check(
-        i64::from(unsafe { libc::unshare(libc::CLONE_NEWNS) }),
-        "unshare",
-    );
-    mount(
-        "none",
-        Path::new("/"),
-        "none",
-        libc::MS_REC | libc::MS_PRIVATE,
-        "",
-    );
+    own_mounts();
     mount("tmpfs", root, "tmpfs", 0, "mode=755,size=256m");
     for dir in [
         "usr", "bin", "etc", "proc", "dev", "tmp", "root", "home", "home/ann", "old", "var",

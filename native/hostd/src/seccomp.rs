@@ -1,6 +1,8 @@
 //! Filters of system calls, as classic BPF. What a sandbox's command may call is Docker's default profile with its
 //! default capabilities, less AF_ALG, AF_VSOCK and io_uring; tests/seccomp.rs compares the two call by call.
 
+use std::collections::BTreeMap;
+
 use libc::sock_filter;
 
 const ALLOW: u32 = 0x7fff_0000;
@@ -101,19 +103,38 @@ fn give(value: u32) -> sock_filter {
     jump(libc::BPF_RET | libc::BPF_K, value, 0, 0)
 }
 const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+const ALWAYS: u32 = libc::BPF_JMP | libc::BPF_JA;
 const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 
-/// If the call is `number`, run `body`, which ends in a return.
-fn case(program: &mut Vec<sock_filter>, number: i64, body: &[sock_filter]) {
-    program.push(jump(EQUAL, number as u32, 0, body.len() as u8));
-    program.extend_from_slice(body);
+/// From this number on, up to the next segment's, `body` gives the verdict.
+struct Segment {
+    from: u32,
+    body: Vec<sock_filter>,
+}
+
+/// A binary search: the kernel tries the whole program on every number there is each time that one is loaded, which
+/// with a list of comparisons took longer than the fork.
+fn search(segments: &[Segment]) -> Vec<sock_filter> {
+    if let [only] = segments {
+        return only.body.clone();
+    }
+    let (low, high) = segments.split_at(segments.len() / 2);
+    let low = search(low);
+    let mut program = match u8::try_from(low.len()) {
+        Ok(far) => vec![jump(AT_LEAST, high[0].from, far, 0)],
+        Err(_) => vec![
+            jump(AT_LEAST, high[0].from, 0, 1),
+            jump(ALWAYS, low.len() as u32, 0, 0),
+        ],
+    };
+    program.extend(low);
+    program.extend(search(high));
+    program
 }
 
 fn build(mut numbers: Vec<i64>, nested: bool) -> Vec<sock_filter> {
     let argument = load(16);
-    let mut program = vec![load(4), jump(EQUAL, ARCH, 1, 0), give(ENOSYS), load(0)];
     let one_of = |values: &[u32], yes: u32, no: u32| {
         let mut body = vec![argument];
         for value in values {
@@ -122,49 +143,59 @@ fn build(mut numbers: Vec<i64>, nested: bool) -> Vec<sock_filter> {
         body.push(give(no));
         body
     };
-    case(
-        &mut program,
-        libc::SYS_socket,
-        &one_of(&[libc::AF_VSOCK as u32, libc::AF_ALG as u32], EPERM, ALLOW),
-    );
-    case(
-        &mut program,
-        libc::SYS_personality,
-        &one_of(&[0, 8, 0x20000, 0x20008, u32::MAX], ALLOW, EPERM),
-    );
+    let mut special = vec![
+        (
+            libc::SYS_socket,
+            one_of(&[libc::AF_VSOCK as u32, libc::AF_ALG as u32], EPERM, ALLOW),
+        ),
+        (
+            libc::SYS_personality,
+            one_of(&[0, 8, 0x20000, 0x20008, u32::MAX], ALLOW, EPERM),
+        ),
+    ];
     if nested {
         numbers.extend(NESTED);
     } else {
-        let body = [
+        let body = vec![
             argument,
             jump(ANY_BIT, NEW_NAMESPACES, 0, 1),
             give(EPERM),
             give(ALLOW),
         ];
-        case(&mut program, libc::SYS_clone, &body);
+        special.push((libc::SYS_clone, body));
         // Its flags are behind a pointer; ENOSYS makes the C library use clone.
-        case(&mut program, libc::SYS_clone3, &[give(ENOSYS)]);
+        special.push((libc::SYS_clone3, vec![give(ENOSYS)]));
     }
     numbers.push(IO_PGETEVENTS);
     // cachestat, fchmodat2, map_shadow_stack, futex_wake, futex_wait, futex_requeue.
     numbers.extend(451..=456);
-    numbers.sort_unstable();
-    numbers.dedup();
-    let mut at = 0;
-    while at < numbers.len() {
-        let first = at;
-        while at + 1 < numbers.len() && numbers[at + 1] == numbers[at] + 1 {
-            at += 1;
+    let mut verdicts: BTreeMap<i64, Vec<sock_filter>> =
+        numbers.iter().map(|&n| (n, vec![give(ALLOW)])).collect();
+    verdicts.extend(special);
+    let newest = *numbers.iter().max().expect("there are calls");
+    let mut segments: Vec<Segment> = Vec::new();
+    for number in 0..=newest {
+        let body = verdicts
+            .remove(&number)
+            .unwrap_or_else(|| vec![give(EPERM)]);
+        // Only a verdict of one instruction may stand for several numbers.
+        let same = |last: &Segment| {
+            body.len() == 1 && last.body.len() == 1 && last.body[0].k == body[0].k
+        };
+        if !segments.last().is_some_and(same) {
+            segments.push(Segment {
+                from: number as u32,
+                body,
+            });
         }
-        // Ascending ranges: what is below this one and was not allowed before is refused.
-        program.push(jump(ABOVE, numbers[at] as u32, 3, 0));
-        program.push(jump(AT_LEAST, numbers[first] as u32, 0, 1));
-        program.push(give(ALLOW));
-        program.push(give(EPERM));
-        at += 1;
     }
     // Newer than this list, or of the x32 table.
-    program.push(give(ENOSYS));
+    segments.push(Segment {
+        from: newest as u32 + 1,
+        body: vec![give(ENOSYS)],
+    });
+    let mut program = vec![load(4), jump(EQUAL, ARCH, 1, 0), give(ENOSYS), load(0)];
+    program.extend(search(&segments));
     program
 }
 

@@ -35,7 +35,7 @@ export async function down(options: UpOptions, progress: (line: string) => void)
     rmSync(join(runDir, range.edge), { recursive: true, force: true });
   }
   rmSync(join(runDir, "up.json"), { force: true });
-  // /run/dsec itself keeps the machine's ranges.
+  // /run/dsec itself keeps the machine's ranges as long as there are any.
   if (existsSync(runDir) && readdirSync(runDir).length === 0) rmdirSync(runDir);
   await releaseRanges(dataDir);
   progress("down; the data are kept");

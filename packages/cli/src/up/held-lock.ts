@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, openSync, readdirSync, statSync } from "node:fs";
 import { DsecError } from "@dsec/api";
 
 /**
@@ -15,6 +15,15 @@ export class HeldLock implements AsyncDisposable {
 
   /** @param waitSeconds 0: do not wait. @returns undefined when another holds it. */
   static async take(file: string, waitSeconds = 0): Promise<HeldLock | undefined> {
+    for (;;) {
+      const lock = await HeldLock.#takeOnce(file, waitSeconds);
+      if (!lock || isOpenIn(lock.#child.pid, file)) return lock;
+      // Its last holder removed the file meanwhile: whoever comes next locks another one.
+      await lock.release();
+    }
+  }
+
+  static async #takeOnce(file: string, waitSeconds: number): Promise<HeldLock | undefined> {
     // Root's alone: a lock file that others can open is one that they can hold.
     closeSync(openSync(file, "a", 0o600));
     const wait = waitSeconds > 0 ? ["-w", String(waitSeconds)] : ["-n"];
@@ -53,4 +62,13 @@ export class HeldLock implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
   }
+}
+
+/** Whether a process has open what is at this path now. */
+function isOpenIn(pid: number | undefined, file: string): boolean {
+  const there = statSync(file, { throwIfNoEntry: false });
+  return readdirSync(`/proc/${pid}/fd`).some((fd) => {
+    const open = statSync(`/proc/${pid}/fd/${fd}`, { throwIfNoEntry: false });
+    return open !== undefined && open.ino === there?.ino && open.dev === there.dev;
+  });
 }

@@ -1,8 +1,10 @@
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { DsecError } from "@dsec/api";
 import { HeldLock } from "./held-lock.ts";
 import { rangesDir } from "./layout.ts";
+import { dropMark, readMarks, setMark } from "./range-marks.ts";
 
 /** IDs of a sandbox's user namespace. */
 export const idsPerSlot = 65_536;
@@ -57,7 +59,7 @@ export function takenByMachine(etc = "/etc"): Span[] {
 
 /** Reserves a range for each edge, under one lock for the machine. An edge that holds one keeps it. */
 export async function reserveRanges(edges: readonly string[], slots: number, dataDir: string): Promise<Range[]> {
-  return await withRanges((all) => {
+  return await withRanges(async (all) => {
     const mine: Range[] = [];
     for (const edge of edges) {
       const old = all.find((range) => range.edge === edge);
@@ -68,15 +70,18 @@ export async function reserveRanges(edges: readonly string[], slots: number, dat
         );
       }
       if (old && old.slots >= slots) {
+        setMark({ edge, span: spanOf(old) });
         mine.push(old);
         continue;
       }
+      if (old) dropMark({ edge, span: spanOf(old) });
       const others = all.filter((range) => range.edge !== edge);
-      const uidStart = firstFree([...takenByMachine(), ...others.map(spanOf)], slots * (idsPerSlot + 1));
+      const size = slots * (idsPerSlot + 1);
+      const uidStart = await claim(edge, size, [...takenByMachine(), ...others.map(spanOf)]);
       if (uidStart === undefined) {
         throw new DsecError(
           "NODE_UNFIT",
-          `no ${slots * (idsPerSlot + 1)} user IDs are free for the edge "${edge}": ask for fewer --slots, or end another platform`,
+          `no ${size} user IDs are free for the edge "${edge}": ask for fewer --slots, or end another platform`,
         );
       }
       const made = { edge, uidStart, slots, dataDir };
@@ -86,6 +91,32 @@ export async function reserveRanges(edges: readonly string[], slots: number, dat
     return mine;
   });
 }
+
+/**
+ * First span that meets neither `taken` nor another edge's mark, and marks it. The lock does not hold between platforms
+ * with a /run each, so whoever then sees that two marks meet takes its own back and tries again.
+ */
+export async function claim(
+  edge: string,
+  size: number,
+  taken: readonly Span[],
+  cgroups?: string,
+): Promise<number | undefined> {
+  const marked = () =>
+    readMarks(cgroups)
+      .filter((mark) => mark.edge !== edge)
+      .map(({ span }) => span);
+  for (;;) {
+    const start = firstFree([...taken, ...marked()], size);
+    if (start === undefined) return undefined;
+    const span = { start, end: start + size };
+    if (!setMark({ edge, span }, cgroups) || !marked().some((other) => meet(other, span))) return start;
+    dropMark({ edge, span }, cgroups);
+    await sleep(10 + Math.random() * 200);
+  }
+}
+
+const meet = (a: Span, b: Span) => a.start < b.end && b.start < a.end;
 
 /** Gives the ranges of a data directory back; only when none of its sandboxes lives. */
 export async function releaseRanges(dataDir: string): Promise<void> {
@@ -102,19 +133,44 @@ export function readRanges(): Range[] {
   }
 }
 
-async function withRanges<T>(change: (all: Range[]) => T): Promise<T> {
-  mkdirSync(rangesDir, { recursive: true, mode: 0o755 });
-  const lock = await HeldLock.take(join(rangesDir, "ranges.lock"), 30);
+async function withRanges<T>(change: (all: Range[]) => T | Promise<T>): Promise<T> {
+  const lock = await lockRanges();
   if (!lock) throw new DsecError("NODE_UNFIT", `${rangesDir}/ranges.lock was held by another process for 30 s`);
   try {
     const all = readRanges();
-    const result = change(all);
-    const temporary = join(rangesDir, "ranges.json.tmp");
-    writeFileSync(temporary, `${JSON.stringify(all, null, 1)}\n`, { mode: 0o644 });
-    renameSync(temporary, join(rangesDir, "ranges.json"));
+    const result = await change(all);
+    writeRanges(all);
     return result;
   } finally {
     await lock.release();
+  }
+}
+
+async function lockRanges(): Promise<HeldLock | undefined> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      mkdirSync(rangesDir, { recursive: true, mode: 0o755 });
+      return await HeldLock.take(join(rangesDir, "ranges.lock"), 30);
+    } catch (error) {
+      // Removed between the two, by the end of the machine's last platform.
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT" || tries === 100) throw error;
+    }
+  }
+}
+
+/** Whole or not at all; nothing where nothing is reserved. By the holder of the lock, whose file goes too. */
+function writeRanges(all: readonly Range[]): void {
+  const file = join(rangesDir, "ranges.json");
+  if (all.length > 0) {
+    writeFileSync(`${file}.tmp`, `${JSON.stringify(all, null, 1)}\n`, { mode: 0o644 });
+    renameSync(`${file}.tmp`, file);
+    return;
+  }
+  for (const path of [file, join(rangesDir, "ranges.lock")]) rmSync(path, { force: true });
+  try {
+    rmdirSync(rangesDir);
+  } catch {
+    // A platform's sockets are there.
   }
 }
 

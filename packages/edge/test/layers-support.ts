@@ -11,7 +11,6 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ImportOptions, LayerStore } from "../src/layers/index.ts";
 
@@ -26,7 +25,8 @@ export function mklayerProgram(): string {
 
 /** A directory that goes with all that is in it and mounted below it. */
 export class Scratch implements Disposable {
-  readonly path = mkdtempSync(join(tmpdir(), "dsec-layers-"));
+  // Not /tmp, which may be in memory: the kernel mounts no layer whose file is there.
+  readonly path = mkdtempSync(join(process.env["TMPDIR"] ?? "/var/tmp", "dsec-layers-"));
   readonly #mounts: string[] = [];
 
   join(...parts: string[]): string {

@@ -23,7 +23,9 @@ impl Scratch {
             std::process::id(),
             NEXT.fetch_add(1, Ordering::Relaxed)
         );
-        let path = std::env::temp_dir().join(name);
+        // Not /tmp, which may be in memory: the kernel mounts no layer whose file is there.
+        let dir = std::env::var_os("TMPDIR").unwrap_or_else(|| "/var/tmp".into());
+        let path = Path::new(&dir).join(name);
         fs::create_dir(&path).unwrap();
         Scratch(path)
     }

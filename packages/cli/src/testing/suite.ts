@@ -43,8 +43,9 @@ const minute = 60_000;
  */
 export async function runSuite(options: SuiteOptions): Promise<number> {
   const mark = randomBytes(8).toString("hex");
-  const scratch = mkdtempSync("/tmp/dsec-suite-");
-  const temporary = mkdtempSync("/tmp/dsec-suite-tmp-");
+  // On a disk: /tmp may be small and in memory, and the kernel mounts no layer whose file is in memory.
+  const scratch = mkdtempSync("/var/tmp/dsec-suite-");
+  const temporary = mkdtempSync("/var/tmp/dsec-suite-tmp-");
   // Other users' processes, the servers' among them, must be able to go through.
   await chmod(temporary, 0o1777);
   const env = suiteEnv(mark, scratch, temporary, options.all);

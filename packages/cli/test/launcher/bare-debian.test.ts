@@ -1,0 +1,61 @@
+// From nothing to a running platform and a whole suite, in Debian roots in which nothing is installed. With --all only.
+import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { BareRoot } from "./bare-root.ts";
+import { freePort, root } from "./support.ts";
+
+const why = reasonToSkip();
+
+const minute = 60_000;
+
+/** A command with what it took and how it ended, alone on a line. */
+const timed = (name: string, command: string) =>
+  `from=$(date +%s); ${command}; echo "@ ${name}: exit $? after $(($(date +%s) - from)) s"`;
+
+describe.skipIf(why !== "")(`a bare Debian${why && ` (${why})`}`, () => {
+  test.each(["bookworm", "trixie"])(
+    "%s: quickstart from nothing, down, and every test",
+    async (suite) => {
+      await using bare = await BareRoot.make(suite);
+      const port = await freePort();
+      const script = [
+        timed("first quickstart", `./dsec quickstart --port ${port}`),
+        timed("second quickstart", `./dsec quickstart --port ${port}`),
+        timed("down", "./dsec down"),
+        'echo "@ left in /run: $(ls -A /run | tr "\\n" " ")"',
+        'echo "@ cgroups left: $(cat /var/lib/dsec/settings/edges.json | tr -d \'[]" \' | xargs -I {} find /sys/fs/cgroup -path "*/dsec/{}" | tr "\\n" " ")"',
+        timed("test", "./dsec test </dev/null"),
+      ];
+      const log = await bare.run(script.join("\n"), 55 * minute);
+      const said = (name: string) => new RegExp(`^@ ${name}: (.*)$`, "m").exec(log)?.[1]?.trim();
+      const seconds = (name: string) => Number(/after (\d+) s/.exec(said(name) ?? "")?.[1]);
+      const end = `\n${log.split("\n").slice(-300).join("\n")}`;
+      for (const name of ["first quickstart", "second quickstart", "down", "test"]) {
+        console.log(`${suite}: ${name}: ${said(name)}`);
+        expect(said(name), end).toMatch(/^exit 0 /);
+      }
+      expect(seconds("first quickstart")).toBeLessThan(600);
+      expect(log).toMatch(/100 ready in .*all alive together/);
+      expect(log).toContain("100 checks right");
+      expect(log).toContain("] it was up: ");
+      expect(said("left in /run")).toBe("");
+      expect(said("cgroups left")).toBe("");
+      expect(log).toMatch(/^\d{3,} passed, 0 failed(, \d+ skipped)?$/m);
+    },
+    70 * minute,
+  );
+});
+
+function reasonToSkip(): string {
+  if (process.env["DSEC_TEST_ALL"] !== "1") return "takes long: with --all only";
+  if (process.getuid?.() !== 0) return "needs root";
+  if (!existsSync("/usr/bin/mmdebstrap")) return "needs mmdebstrap";
+  try {
+    execFileSync("git", ["-C", root, "ls-files", "--error-unmatch", join(root, "dsec")], { stdio: "ignore" });
+    return "";
+  } catch {
+    return "needs git and a clone: only tracked files are copied";
+  }
+}

@@ -12,6 +12,8 @@ apt_install() { # WHY PACKAGE…
   [ -n "$wanted" ] || return 0
   command -v apt-get >/dev/null || die "$why needs these packages:$wanted" "this is no Debian; install them by its own means"
   [ "$(id -u)" = 0 ] || die "$why needs these Debian packages:$wanted" "run it once as root, or: apt-get install$wanted"
+  drop_stale_policy
+  finish_broken_off
   apt_update
   say "installing Debian packages for $why:$wanted"
   if ! apt_get install -y $wanted; then
@@ -39,23 +41,49 @@ apt_update() { # [now]
 
 # apt's own lines go to a log; the last ones are shown when it fails.
 apt_get() {
-  # 9>&-: dpkg's children must not hold the checkout's lock. A server that a package brings is not started.
-  if DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q $apt_options "$@" </dev/null >"$state/apt.log" 2>&1 9>&-; then
-    return 0
-  fi
+  if quietly apt-get -q $apt_options "$@"; then return 0; fi
   tail -n 5 "$state/apt.log" >&2
   return 1
 }
 
+quietly() {
+  # 9>&-: dpkg's children must not hold the checkout's lock. A server that a package brings is not started.
+  LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 "$@" </dev/null >"$state/apt.log" 2>&1 9>&-
+}
+
+# dpkg that was killed in the middle, by whomever, refuses all else until it is told to go on.
+finish_broken_off() {
+  [ -n "$(dpkg --audit 2>/dev/null)$(find /var/lib/dpkg/updates -type f 2>/dev/null)" ] || return 0
+  say "finishing an installation of Debian packages that was broken off or goes on"
+  seconds=0
+  until quietly dpkg --force-confold --configure -a; do
+    # Another one installs; unlike apt, dpkg does not wait for it.
+    if ! grep -q "locked by another process" "$state/apt.log" || [ "$seconds" -ge 600 ]; then break; fi
+    sleep 1
+    seconds=$((seconds + 1))
+  done
+  # What was only unpacked in part is unpacked again.
+  apt_get install -f -y || true
+}
+
+policy=/usr/sbin/policy-rc.d
+
+# What a ./dsec that was killed left would keep this machine's services from starting for ever.
+drop_stale_policy() {
+  by=$(sed -n 's/^# of dsec, PID \([0-9]*\), while it installs$/\1/p' "$policy" 2>/dev/null) || by=""
+  if [ -n "$by" ] && [ ! -e "/proc/$by" ]; then rm -f "$policy"; fi
+}
+
 # Keeps packages from starting their servers, where the machine has no rule of its own.
 without_services() {
-  if [ -e /usr/sbin/policy-rc.d ]; then
+  drop_stale_policy
+  if [ -e "$policy" ]; then
     "$@"
     return
   fi
-  printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-  chmod 755 /usr/sbin/policy-rc.d
-  trap 'rm -f /usr/sbin/policy-rc.d; rm -rf "$state"/*.tmp.$$' EXIT
+  printf '#!/bin/sh\n# of dsec, PID %s, while it installs\nexit 101\n' "$$" >"$policy"
+  chmod 755 "$policy"
+  trap 'rm -f "$policy"; rm -rf "$state"/*.tmp.$$' EXIT
   "$@"
-  rm -f /usr/sbin/policy-rc.d
+  rm -f "$policy"
 }

@@ -46,6 +46,27 @@ describe.skipIf(why !== "")(`a bare Debian${why && ` (${why})`}`, () => {
     },
     70 * minute,
   );
+
+  test("what was killed in the middle of dpkg is taken up again", { timeout: 20 * minute }, async () => {
+    await using bare = await BareRoot.make("trixie");
+    const script = `
+printf '#!/bin/sh\\n# of dsec, PID 4194303, while it installs\\nexit 101\\n' >/usr/sbin/policy-rc.d
+for pause in 0.1 1 4; do
+  setsid ./dsec help >/dev/null 2>&1 &
+  until [ -n "$(dpkg --audit)" ]; do sleep 0.02; done
+  sleep $pause
+  kill -KILL -$!
+  wait
+  [ -z "$(dpkg --audit)" ] || echo "@ broken off"
+done
+./dsec help | head -n 1
+echo "@ left: $(dpkg --audit)$(ls -d /usr/sbin/policy-rc.d .dsec/*.tmp.* 2>/dev/null)"`;
+    const log = await bare.run(script, 15 * minute);
+    expect(log).toContain("@ broken off");
+    expect(log).toContain("that was broken off or goes on");
+    expect(log, log.slice(-3000)).toMatch(/^Usage: dsec/m);
+    expect(log).toMatch(/^@ left: $/m);
+  });
 });
 
 function reasonToSkip(): string {

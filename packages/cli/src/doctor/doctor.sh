@@ -236,6 +236,12 @@ tries() {
   work=$(mktemp -d /tmp/dsec-doctor-XXXXXX)
   trap 'rm -rf "$work"' EXIT
   trap 'exit 130' INT TERM HUP
+  cannot=
+  if [ -z "$(program mount)" ]; then
+    cannot="needs the program mount (apt-get install mount)"
+  elif ! unshare -m true 2>/dev/null && unshare -m --propagation unchanged true 2>/dev/null; then
+    cannot="/ is no mount here, as in a chroot; hostd makes it one"
+  fi
   attempt 'try: mount' "a tmpfs in a mount namespace" "no sandbox can be started" \
     unshare -m sh -c 'mount -t tmpfs none "$1"' sh "$work"
   attempt 'try: namespaces' "all namespaces together" "no sandbox can be started" \
@@ -268,7 +274,9 @@ attempt() { # NAME WHAT LOST COMMAND…
   what=$2
   lost=$3
   shift 3
-  if out=$("$@" 2>&1); then
+  if [ -n "$cannot" ]; then
+    tell "$name" untried "not tried: $cannot"
+  elif out=$("$@" 2>&1); then
     tell "$name" ok "$what works"
   else
     tell "$name" lost "$what does not work: $(printf '%s' "$out" | head -n 1 | cut -c1-200)" "$lost"

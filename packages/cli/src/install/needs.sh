@@ -46,7 +46,7 @@ native_digest() {
 packages_of() { # NEED: Debian packages that its commands use
   case $1 in
     runtime) printf '%s' "ca-certificates bash-static btrfs-progs erofs-utils mmdebstrap runc skopeo python3 python3-pip util-linux" ;;
-    testing) printf '%s' "postgresql gcc libc6-dev curl busybox-static zstd" ;;
+    testing) printf '%s' "postgresql gcc libc6-dev curl busybox-static zstd procps mount" ;;
   esac
 }
 

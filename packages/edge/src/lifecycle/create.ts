@@ -205,7 +205,6 @@ export class Creator {
         },
         "done",
       ),
-      control.call({ case: "ping", value: {} }, "done"),
     ]);
   }
 
@@ -213,7 +212,7 @@ export class Creator {
     const { core } = this;
     sandbox.record.readyAtMs = core.clock.wallMs();
     sandbox.addEvent("READY");
-    core.records.saveNew(sandbox.record);
+    core.records.save(sandbox.record);
     sandbox.lastUseMono = core.clock.monoMs();
     sandbox.state = SandboxState.RUNNING;
     core.registry.generation++;

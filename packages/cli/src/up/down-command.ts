@@ -1,11 +1,9 @@
-import { existsSync, readdirSync, rmdirSync, rmSync } from "node:fs";
-import { join } from "node:path";
 import { DsecError } from "@dsec/api";
+import { clear } from "./clearing.ts";
 import { readFirstKey } from "./client-config.ts";
-import { endSandboxes } from "./ending.ts";
 import { placesOf, readHolder, type UpOptions } from "./layout.ts";
 import { isAlive } from "./processes.ts";
-import { readRanges, releaseRanges } from "./ranges.ts";
+import { readRanges } from "./ranges.ts";
 import { runningState, type UpState } from "./state.ts";
 import { requireRoot } from "./users.ts";
 
@@ -26,18 +24,7 @@ export async function down(options: UpOptions, progress: (line: string) => void)
     progress(`ending the servers (supervisor PID ${living.pid})`);
     await endProcess(living);
   }
-  for (const range of ranges) {
-    // What an edge that did not answer has left; a second time the kernel may have let its cgroups go.
-    let { killed, left } = await endSandboxes(range.edge);
-    if (left.length > 0) ({ left } = await endSandboxes(range.edge));
-    if (killed > 0) progress(`ended ${killed} processes that were left on ${range.edge}`);
-    if (left.length > 0) throw new DsecError("INTERNAL", `these cgroups cannot be removed: ${left.join(", ")}`);
-    rmSync(join(runDir, range.edge), { recursive: true, force: true });
-  }
-  rmSync(join(runDir, "up.json"), { force: true });
-  // /run/dsec itself keeps the machine's ranges as long as there are any.
-  if (existsSync(runDir) && readdirSync(runDir).length === 0) rmdirSync(runDir);
-  await releaseRanges(dataDir);
+  await clear({ dataDir, runDir }, progress);
   progress("down; the data are kept");
 }
 

@@ -3,6 +3,7 @@ import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { DsecError } from "@dsec/api";
 import { copyApp, dropOldCopies } from "./app-copy.ts";
+import { clearUnlessAlive } from "./clearing.ts";
 import { edgeNames, ensureKeys, prepareDataDir, writeHolder } from "./data-dir.ts";
 import { raisePidMax } from "./ending.ts";
 import { HeldLock } from "./held-lock.ts";
@@ -65,7 +66,8 @@ export class Supervisor {
     try {
       return await startLocked(places, options, progress, (state) => new Supervisor(lock, state));
     } catch (error) {
-      // What was refused leaves no trace.
+      // What was refused leaves no trace; what cannot be cleared now, `down` clears.
+      await clearUnlessAlive(places).catch(() => {});
       if (made && !existsSync(join(places.dataDir, "VERSION")))
         rmSync(places.dataDir, { recursive: true, force: true });
       await lock.release();

@@ -1,8 +1,10 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { cgroupsOf } from "../../src/up/ending.ts";
 import { HeldLock } from "../../src/up/held-lock.ts";
+import { placesOf } from "../../src/up/layout.ts";
 import { readRanges } from "../../src/up/ranges.ts";
 import { OwnPlatform, root, run } from "./support.ts";
 
@@ -23,6 +25,21 @@ asRoot("a busy port: says which process has it, and leaves no trace", async () =
   } finally {
     await new Promise((resolve) => server.close(resolve));
   }
+});
+
+asRoot("a start that fails halfway leaves nothing of the machine reserved", { timeout: 300_000 }, async () => {
+  await using platform = await OwnPlatform.prepare();
+  mkdirSync(platform.dataDir);
+  writeFileSync(join(platform.dataDir, "secrets"), "a file where a folder belongs");
+  const { status } = await platform.up();
+  expect(status).toBe(1);
+  const names = JSON.parse(readFileSync(join(platform.dataDir, "settings/edges.json"), "utf8")) as string[];
+  expect(names).toHaveLength(1);
+  for (const edge of names) expect(cgroupsOf(edge)).toEqual([]);
+  expect(readRanges().some((range) => range.dataDir === platform.dataDir)).toBe(false);
+  expect(existsSync(placesOf(platform).runDir)).toBe(false);
+  rmSync(join(platform.dataDir, "secrets"));
+  expect((await platform.up()).status).toBe(0);
 });
 
 asRoot("a data directory of a newer version is refused and stays as it is", async () => {

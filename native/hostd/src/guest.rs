@@ -21,7 +21,7 @@ const RO_NOSUID_NODEV_NOEXEC: u64 = libc::MS_RDONLY | NOSUID_NODEV_NOEXEC;
 const NOSUID_NODEV_NOEXEC: u64 = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
 
 /// Docker's masked paths and more; those that exist are hidden.
-const MASKED: [&str; 20] = [
+pub const MASKED: [&str; 20] = [
     "proc/acpi",
     "proc/asound",
     "proc/interrupts",
@@ -43,7 +43,7 @@ const MASKED: [&str; 20] = [
     "sys/devices/virtual/powercap",
     "sys/firmware",
 ];
-const READ_ONLY: [&str; 4] = ["proc/bus", "proc/fs", "proc/irq", "proc/sys"];
+pub const READ_ONLY: [&str; 4] = ["proc/bus", "proc/fs", "proc/irq", "proc/sys"];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Becomes the sandbox's init; does not return.
@@ -69,7 +69,7 @@ pub fn run(guest: Guest) -> ! {
     }
 }
 
-fn exit() -> ! {
+pub fn exit() -> ! {
     // SAFETY: ends the process without running what the zygote registered.
     unsafe { libc::_exit(1) }
 }
@@ -106,17 +106,7 @@ fn enter(guest: &Guest) -> Outcome<()> {
         Some(root) if word == b"go" => root,
         _ => return Err(Fault::new("LAUNCH_FAILED", "the parent gave up")),
     };
-    // SAFETY: plain numbers; 0 is mapped now.
-    unsafe {
-        sys::check(libc::syscall(
-            libc::SYS_setgroups,
-            0,
-            std::ptr::null::<u32>(),
-        ))
-        .step("drop groups")?;
-        sys::check(libc::syscall(libc::SYS_setresgid, 0, 0, 0)).step("become group 0")?;
-        sys::check(libc::syscall(libc::SYS_setresuid, 0, 0, 0)).step("become user 0")?;
-    }
+    become_root()?;
     sys::prctl(libc::PR_SET_DUMPABLE, 0).step("set not dumpable")?;
     sys::unshare(libc::CLONE_NEWCGROUP).step("unshare the cgroup namespace")?;
     // SAFETY: the pointer and length are of one string.
@@ -132,19 +122,29 @@ fn enter(guest: &Guest) -> Outcome<()> {
     Ok(())
 }
 
+/// The sandbox's root; its IDs are mapped.
+pub fn become_root() -> Outcome<()> {
+    // SAFETY: plain numbers.
+    unsafe {
+        sys::check(libc::syscall(
+            libc::SYS_setgroups,
+            0,
+            std::ptr::null::<u32>(),
+        ))
+        .step("drop groups")?;
+        sys::check(libc::syscall(libc::SYS_setresgid, 0, 0, 0)).step("become group 0")?;
+        sys::check(libc::syscall(libc::SYS_setresuid, 0, 0, 0))
+            .step("become user 0")
+            .map(drop)
+    }
+}
+
 fn mounts(root: OwnedFd) -> Outcome<()> {
     sys::move_mount(&root, "/").step("attach the root")?;
     // SAFETY: plain descriptor.
     sys::check(i64::from(unsafe { libc::fchdir(root.as_raw_fd()) })).step("enter the root")?;
     drop(root);
-    for (name, mode) in [
-        ("proc", 0o555),
-        ("sys", 0o555),
-        ("dev", 0o755),
-        ("tmp", 0o1777),
-    ] {
-        directory(name, mode)?;
-    }
+    directories()?;
     // The kernel lets a user namespace mount proc and sysfs only while it sees a whole one: before the pivot.
     sys::mount("proc", "proc", "proc", NOSUID_NODEV_NOEXEC, "").step("mount /proc")?;
     sys::mount("sysfs", "sys", "sysfs", RO_NOSUID_NODEV_NOEXEC, "").step("mount /sys")?;
@@ -250,6 +250,19 @@ fn mode_of(path: &str) -> Option<u32> {
         );
         (result == 0).then_some(stat.st_mode)
     }
+}
+
+/// What must be there, in the working directory.
+pub fn directories() -> Outcome<()> {
+    for (name, mode) in [
+        ("proc", 0o555),
+        ("sys", 0o555),
+        ("dev", 0o755),
+        ("tmp", 0o1777),
+    ] {
+        directory(name, mode)?;
+    }
+    Ok(())
 }
 
 /// A real directory of that name in the root: an image may have a link or a file there, which goes.

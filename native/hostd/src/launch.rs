@@ -3,10 +3,10 @@
 use crate::cgroup::Limits;
 use crate::config::IDS_PER_SLOT;
 use crate::fault::{Fault, Outcome, Step};
-use crate::guest::{close_all_but, Guest};
+use crate::guest::close_all_but;
 use crate::node::Node;
 use crate::state::{Phase, State};
-use crate::{overlay, seccomp, sys};
+use crate::{native, overlay, runc, seccomp, sys};
 use aether::AetherSetup;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -22,6 +22,8 @@ pub struct Order {
     pub disk_bytes: u64,
     pub nested_user_namespaces: bool,
     pub no_new_privs: bool,
+    /// By runc, not by hostd itself.
+    pub runc: bool,
     /// Bound and listening.
     pub listener: OwnedFd,
     /// RUN/<slot>.
@@ -78,6 +80,23 @@ pub fn run(node: &Node, order: Order, status: OwnedFd) -> ! {
     })
 }
 
+/// What a start has ready for the sandbox's processes, whoever makes them.
+pub struct Ready<'a> {
+    pub node: &'a Node,
+    pub order: &'a Order,
+    pub disk: &'a OwnedFd,
+    /// The slot's cgroup2, and the v1 `tasks` files: for init to be in.
+    pub commands: Option<&'a OwnedFd>,
+    pub tasks: Vec<OwnedFd>,
+}
+
+/// Pid 1 of the sandbox, which is aether's init.
+pub struct Booted {
+    pub pid: i32,
+    pub pidfd: OwnedFd,
+    pub link: OwnedFd,
+}
+
 struct Started {
     init_pid: i32,
     init_pidfd: OwnedFd,
@@ -120,73 +139,18 @@ fn start(node: &Node, order: &Order) -> Outcome<Started> {
     let records = node
         .make_records(&order.sandbox_id, slot, aether_id)
         .step("make the records directory")?;
-    let (link, init_link) = sys::socket_pair(libc::SOCK_SEQPACKET).step("make the link")?;
-    let (channel, init_channel) =
-        sys::socket_pair(libc::SOCK_SEQPACKET).step("make the channel")?;
-    let shell = node.shell.try_clone().step("duplicate the shell")?;
-
-    let (init_pid, init_pidfd) = {
-        // The caller of clone3 owns the user namespace. Capabilities stay: the kernel asks them for the cgroup.
-        const SECBIT_NO_SETUID_FIXUP: u64 = 4;
-        sys::prctl(libc::PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP).step("set securebits")?;
-        sys::set_effective_user(aether_id).step("become aether's user")?;
-        let mut pidfd: i32 = -1;
-        let namespaces = libc::CLONE_NEWUSER
-            | libc::CLONE_NEWPID
-            | libc::CLONE_NEWNS
-            | libc::CLONE_NEWIPC
-            | libc::CLONE_NEWUTS
-            | libc::CLONE_NEWNET;
-        let mut args = sys::CloneArgs {
-            flags: (namespaces | libc::CLONE_PIDFD) as u64,
-            pidfd: (&raw mut pidfd) as u64,
-            exit_signal: libc::SIGCHLD as u64,
-            ..Default::default()
-        };
-        if let Some(dir) = &commands {
-            const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-            args.flags |= CLONE_INTO_CGROUP;
-            args.cgroup = dir.as_raw_fd() as u64;
-        }
-        let pid = sys::clone3(&args).step("clone3")?;
-        if pid == 0 {
-            crate::guest::run(Guest {
-                channel: init_channel,
-                link: init_link,
-                shell,
-                tasks,
-                hostname: order.hostname.clone(),
-                nested_user_namespaces: order.nested_user_namespaces,
-                no_new_privs: order.no_new_privs,
-            });
-        }
-        sys::set_effective_user(0).step("become root again")?;
-        // A change of user clears it.
-        sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as u64).step("set the death signal")?;
-        // SAFETY: clone3 wrote a new descriptor there.
-        (pid, unsafe { OwnedFd::from_raw_fd(pidfd) })
+    let ready = Ready {
+        node,
+        order,
+        disk: &disk,
+        commands: commands.as_ref(),
+        tasks,
     };
-    drop((init_channel, init_link));
-
-    let map = format!("0 {root_id} {IDS_PER_SLOT}\n");
-    let process =
-        sys::open_dir(libc::AT_FDCWD, &format!("/proc/{init_pid}")).step("open init's /proc")?;
-    sys::write_at(process.as_raw_fd(), "uid_map", &map).step("write the user map")?;
-    sys::write_at(process.as_raw_fd(), "gid_map", &map).step("write the group map")?;
-    let user_namespace = sys::open_at(process.as_raw_fd(), "ns/user", libc::O_RDONLY, 0)
-        .step("open the user namespace")?;
-    let root = root_of(node, order, &disk, &user_namespace)?;
-    sys::send_fd(&channel, b"go", Some(root.as_fd())).step("hand over the root")?;
-    drop(root);
-    let (answer, _) = sys::receive_fd(&channel).step("wait for init")?;
-    if answer != b"ok" {
-        let line = String::from_utf8_lossy(&answer).into_owned();
-        return Err(Fault::from_line(if line.is_empty() {
-            "LAUNCH_FAILED init ended"
-        } else {
-            &line
-        }));
-    }
+    let booted = if order.runc {
+        runc::boot(ready)?
+    } else {
+        native::boot(ready)?
+    };
     let pid = std::process::id() as i32;
     let state = State {
         boot_id: node.boot_id.clone(),
@@ -194,12 +158,13 @@ fn start(node: &Node, order: &Order) -> Outcome<Started> {
         phase: Phase::Running as i32,
         aether_pid: pid,
         aether_start: sys::start_time(pid).step("read aether's start time")?,
-        init_pid,
-        init_start: sys::start_time(init_pid).step("read init's start time")?,
+        init_pid: booted.pid,
+        init_start: sys::start_time(booted.pid).step("read init's start time")?,
         layers: order.layers.clone(),
         cpu_ns: base.cpu_ns,
         oom_kills: base.oom_kills,
         pids_hits: base.pids_hits,
+        runc: order.runc,
     };
     state
         .write(&order.run_slot, "state")
@@ -208,15 +173,60 @@ fn start(node: &Node, order: &Order) -> Outcome<Started> {
     let (memory_events, pids_events) = node.cgroups.events(slot);
     let shell = node.shell.try_clone().step("duplicate the shell")?;
     Ok(Started {
-        init_pid,
-        init_pidfd,
-        link,
+        init_pid: booted.pid,
+        init_pidfd: booted.pidfd,
+        link: booted.link,
         records,
         shell,
         commands,
         memory_events,
         pids_events,
     })
+}
+
+/// A child that runs `inside` in new namespaces; its user namespace, if it gets one, belongs to aether's user.
+pub fn clone_as(
+    aether_id: u32,
+    namespaces: u64,
+    group: Option<&OwnedFd>,
+    inside: impl FnOnce(),
+) -> Outcome<(i32, OwnedFd)> {
+    // The caller of clone3 owns the user namespace. Capabilities stay: the kernel asks them for the cgroup.
+    const SECBIT_NO_SETUID_FIXUP: u64 = 4;
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    sys::prctl(libc::PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP).step("set securebits")?;
+    sys::set_effective_user(aether_id).step("become aether's user")?;
+    let mut pidfd: i32 = -1;
+    let mut args = sys::CloneArgs {
+        flags: namespaces | libc::CLONE_PIDFD as u64,
+        pidfd: (&raw mut pidfd) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..Default::default()
+    };
+    if let Some(dir) = group {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = dir.as_raw_fd() as u64;
+    }
+    let pid = sys::clone3(&args).step("clone3")?;
+    if pid == 0 {
+        inside();
+        crate::guest::exit();
+    }
+    sys::set_effective_user(0).step("become root again")?;
+    // A change of user clears it.
+    sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as u64).step("set the death signal")?;
+    // SAFETY: clone3 wrote a new descriptor there.
+    Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) }))
+}
+
+/// Gives a new user namespace the slot's IDs.
+pub fn map_ids(pid: i32, root_id: u32) -> Outcome<OwnedFd> {
+    let map = format!("0 {root_id} {IDS_PER_SLOT}\n");
+    let process =
+        sys::open_dir(libc::AT_FDCWD, &format!("/proc/{pid}")).step("open init's /proc")?;
+    sys::write_at(process.as_raw_fd(), "uid_map", &map).step("write the user map")?;
+    sys::write_at(process.as_raw_fd(), "gid_map", &map).step("write the group map")?;
+    sys::open_at(process.as_raw_fd(), "ns/user", libc::O_RDONLY, 0).step("open the user namespace")
 }
 
 fn write_names(disk: &OwnedFd, hostname: &str, root_id: u32) -> std::io::Result<()> {
@@ -234,7 +244,7 @@ fn write_names(disk: &OwnedFd, hostname: &str, root_id: u32) -> std::io::Result<
 }
 
 /// Layers (idmapped copies of their mounts) below the slot's upper directory, as a detached mount.
-fn root_of(
+pub fn root_of(
     node: &Node,
     order: &Order,
     disk: &OwnedFd,

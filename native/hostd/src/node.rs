@@ -5,8 +5,9 @@ use crate::config::Config;
 use crate::disk::Disk;
 use crate::fault::{Outcome, Step};
 use crate::layers::Layers;
+use crate::runc::{self, Runc};
 use crate::scratch::Scratch;
-use crate::state::State;
+use crate::state::{Phase, State};
 use crate::{state, sys, tree};
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -24,6 +25,8 @@ pub struct Node {
     /// In the writable space, a directory a sandbox; only its aether reads and writes it.
     records: OwnedFd,
     pub shell: OwnedFd,
+    /// Or why it cannot be used.
+    pub runc: Result<Runc, String>,
     pub boot_id: String,
     /// The node was booted since hostd last ran here.
     pub booted: bool,
@@ -90,6 +93,7 @@ impl Node {
             kept,
             records,
             shell,
+            runc: Runc::find(),
             boot_id,
             booted,
             missing,
@@ -147,9 +151,19 @@ impl Node {
         sys::open_dir(self.run.as_raw_fd(), &name)
     }
 
+    /// Whether runc was at work in the slot when its start ended.
+    fn cut_short(&self, slot: u32) -> bool {
+        self.run_slot(slot)
+            .and_then(|dir| State::read(&dir, "state"))
+            .is_ok_and(|state| state.runc && state.phase == Phase::Starting as i32)
+    }
+
     /// Makes an ended slot as new: nothing of its last user is left in files, counters and groups. Its state is
     /// cleared last.
     pub fn clean(&self, slot: u32, id: &str) -> std::io::Result<()> {
+        if self.cut_short(slot) && !runc::end_of_slot(self.config.root_id(slot)) {
+            return Err(std::io::Error::from_raw_os_error(libc::EBUSY));
+        }
         if !self.cgroups.is_empty(slot) {
             // Missing ones count as not empty.
             self.cgroups.make_slot(slot, self.config.aether_id(slot))?;

@@ -2,6 +2,7 @@
 
 use crate::fault::{Fault, Outcome};
 use crate::layers::hex_of;
+use crate::runc;
 use crate::server::Server;
 use crate::slots::Asker;
 use wire::hostd_reply::Result as Reply;
@@ -114,9 +115,13 @@ fn check(server: &Server, start: &HostdStart) -> Outcome<()> {
     }
     match start.runtime.as_str() {
         "" | "native" => Ok(()),
+        "runc" => match &server.node.runc {
+            Ok(_) => Ok(()),
+            Err(why) => Err(runc::not_here(why)),
+        },
         other => Err(Fault::new(
             "NOT_SUPPORTED",
-            format!("runtime {other:?}: this node has \"native\""),
+            format!("runtime {other:?}: \"native\" and \"runc\" are known"),
         )),
     }
 }

@@ -358,13 +358,9 @@ impl Server {
             .node
             .run_slot(slot)
             .step("make the slot's run directory")?;
-        let state = State {
-            boot_id: self.node.boot_id.clone(),
-            sandbox_id: start.sandbox_id.clone(),
-            phase: Phase::Starting as i32,
-            layers: start.layers.clone(),
-            ..Default::default()
-        };
+        let (boot, id) = (&self.node.boot_id, &start.sandbox_id);
+        let mut state = State::of(boot, id, Phase::Starting, &start.layers);
+        state.runc = start.runtime == "runc";
         state
             .write(&run_slot, "state")
             .step("write the slot's state")?;
@@ -390,6 +386,7 @@ impl Server {
                 disk_bytes: start.disk_limit_bytes,
                 nested_user_namespaces: start.nested_user_namespaces,
                 no_new_privs: start.no_new_privs,
+                runc: state.runc,
                 listener,
                 run_slot,
             };
@@ -536,13 +533,8 @@ impl Server {
         usage.disk_bytes = self.node.disk.usage(slot);
         if keep {
             sandbox.kept = true;
-            let state = State {
-                boot_id: self.node.boot_id.clone(),
-                sandbox_id: sandbox.id.clone(),
-                phase: Phase::Kept as i32,
-                layers: sandbox.layers.clone(),
-                ..Default::default()
-            };
+            let boot = &self.node.boot_id;
+            let state = State::of(boot, &sandbox.id, Phase::Kept, &sandbox.layers);
             self.node.disk.sync();
             let written = state.write(&self.node.kept, &slot.to_string());
             let written = written.and_then(|()| state.write(&self.node.run_slot(slot)?, "state"));

@@ -31,6 +31,8 @@ pub struct State {
     pub oom_kills: u64,
     #[prost(uint64, tag = "11")]
     pub pids_hits: u64,
+    #[prost(bool, tag = "12")]
+    pub runc: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
@@ -43,6 +45,16 @@ pub enum Phase {
 }
 
 impl State {
+    pub fn of(boot_id: &str, sandbox_id: &str, phase: Phase, layers: &[String]) -> Self {
+        Self {
+            boot_id: boot_id.into(),
+            sandbox_id: sandbox_id.into(),
+            phase: phase as i32,
+            layers: layers.to_vec(),
+            ..Default::default()
+        }
+    }
+
     pub fn baseline(&self) -> Baseline {
         Baseline {
             cpu_ns: self.cpu_ns,

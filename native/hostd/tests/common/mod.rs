@@ -22,8 +22,12 @@ pub struct Rig {
     pub layer: String,
     pub slots: u32,
     pub program: PathBuf,
+    /// Apart from those of other rigs of few slots.
+    pub uid_start: u32,
     /// Fallbacks for older kernels, by name.
     force: &'static str,
+    /// Of `start`.
+    pub runtime: &'static str,
     child: Child,
     pub wire: Wire,
 }
@@ -146,7 +150,8 @@ impl Rig {
         let data = PathBuf::from(format!("/var/tmp/dsec-test-h{pid}-{number}"));
         std::fs::create_dir_all(&data).expect("a data directory");
         let layer = busybox_layer(&data);
-        let (child, wire) = spawn(&program, &edge, &run, &data, slots, force);
+        let uid_start = 300_000_000 + (pid * 8 + number) % 1900 * 1_100_000;
+        let (child, wire) = spawn(&program, &edge, &run, &data, slots, uid_start, force);
         Self {
             edge,
             run,
@@ -154,7 +159,9 @@ impl Rig {
             layer,
             slots,
             program,
+            uid_start,
             force,
+            runtime: "",
             child,
             wire,
         }
@@ -178,6 +185,7 @@ impl Rig {
             &self.run,
             &self.data,
             self.slots,
+            self.uid_start,
             self.force,
         );
         self.child = child;
@@ -192,7 +200,10 @@ impl Rig {
     }
 
     pub fn start(&mut self, id: &str) -> HostdStarted {
-        let order = start_order(id, &self.layer);
+        let order = HostdStart {
+            runtime: self.runtime.into(),
+            ..start_order(id, &self.layer)
+        };
         self.start_with(order).expect("a sandbox starts")
     }
 
@@ -322,9 +333,9 @@ fn spawn(
     run: &Path,
     data: &Path,
     slots: u32,
+    uid_start: u32,
     force: &str,
 ) -> (Child, Wire) {
-    let base = 300_000_000 + (std::process::id() % 2000) * 1_000_000;
     let mut command = Command::new(program);
     if !force.is_empty() {
         command.env("DSEC_HOSTD_FORCE", force);
@@ -337,7 +348,7 @@ fn spawn(
         .args(["--edge-uid", "65534", "--bash", "/bin/bash-static"])
         .args([
             "--uid-start",
-            &base.to_string(),
+            &uid_start.to_string(),
             "--slots",
             &slots.to_string(),
         ])

@@ -64,7 +64,7 @@ is_there() { # NEED
     rust) cargo_program >/dev/null ;;
     native)
       [ -x "$root/native/target/release/hostd" ] && [ -x "$root/native/target/release/mklayer" ] &&
-        is_marker native "$(native_digest)"
+        [ -x "$root/native/target/release/sandbox-init" ] && is_marker native "$(native_digest)"
       ;;
   esac
 }

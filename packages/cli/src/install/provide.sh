@@ -121,11 +121,15 @@ provide_native() {
   provide_rust
   command -v cc >/dev/null || apt_install "linking Rust programs" gcc libc6-dev
   native_hash=$(native_digest)
-  is_marker native "$native_hash" && [ -x "$root/native/target/release/hostd" ] && return 0
+  is_marker native "$native_hash" && [ -x "$root/native/target/release/hostd" ] &&
+    [ -x "$root/native/target/release/sandbox-init" ] && return 0
   say "building hostd and mklayer (Rust; about a minute the first time)"
   rm -f "$state/native"
   (cd "$root/native" && CARGO_TERM_COLOR=never logged "$(cargo_program)" build --release --target-dir target -p hostd -p mklayer) ||
     die "the native programs could not be built (the compiler's last words are above)" "whole log: $state/install.log"
+  # Linked statically: only the libraries of the image are where it runs.
+  (cd "$root/native" && CARGO_TERM_COLOR=never logged "$(cargo_program)" rustc --release --target-dir target -p sandbox-init -- -C target-feature=+crt-static) ||
+    die "sandbox-init could not be built (the compiler's last words are above)" "whole log: $state/install.log"
   write_marker native "$native_hash"
 }
 

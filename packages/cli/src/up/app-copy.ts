@@ -30,15 +30,19 @@ export interface AppCopy {
 interface Sources {
   readonly node: string;
   readonly hostd: string;
+  /** hostd finds it beside itself. */
+  readonly "sandbox-init": string;
   readonly mklayer: string;
   readonly bash: string;
 }
 
 function sources(): Sources {
   const built = join(treeRoot, "native/target/release");
+  const hostd = process.env["DSEC_HOSTD"] ?? join(built, "hostd");
   const found = {
     node: process.execPath,
-    hostd: process.env["DSEC_HOSTD"] ?? join(built, "hostd"),
+    hostd,
+    "sandbox-init": join(dirname(hostd), "sandbox-init"),
     mklayer: process.env["DSEC_MKLAYER"] ?? join(built, "mklayer"),
     bash: process.env["DSEC_BASH"] ?? "/bin/bash-static",
   };
@@ -128,7 +132,7 @@ function copyTree(from: string, to: string, path = ""): void {
 function hashOf(from: Sources): string {
   const hash = createHash("sha256");
   hash.update(process.version).update(readFileSync(join(treeRoot, "package-lock.json")));
-  for (const file of [from.hostd, from.mklayer]) hash.update(readFileSync(file));
+  for (const file of [from.hostd, from["sandbox-init"], from.mklayer]) hash.update(readFileSync(file));
   hash.update(String(statSync(from.bash).size));
   for (const name of packageNames()) hashTree(hash, join(treeRoot, "packages", name, "src"));
   return hash.digest("hex").slice(0, 16);

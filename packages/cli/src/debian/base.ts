@@ -1,7 +1,7 @@
 // A base layer from Debian packages: mmdebstrap with this machine's own apt sources, as a stream of tar.
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { PassThrough, type Readable } from "node:stream";
 import { DsecError, printable } from "@dsec/api";
@@ -40,10 +40,16 @@ export async function buildDebianBase(options: DebianBaseOptions): Promise<Reada
   // /tmp may be small and in memory.
   const temporary = process.env["TMPDIR"] ?? "/var/tmp";
   const scratch = await mkdtemp(join(temporary, "dsec-debian-"));
-  const clean = () => rm(scratch, { recursive: true, force: true });
+  // mmdebstrap does not remove all of its own when it is ended. Its user for downloads must get in.
+  const work = `${scratch}.work`;
+  const clean = async () => {
+    // Children of one that was ended may be at work a moment longer.
+    for (const dir of [scratch, work]) await rm(dir, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+  };
   try {
+    await mkdir(work, { mode: 0o755 });
     const args = await prepare(scratch, hostSuite, suite, packages);
-    return run(args, temporary, clean, onProgress, signal);
+    return run(args, work, clean, onProgress, signal);
   } catch (error) {
     await clean();
     throw error;

@@ -17,31 +17,35 @@ const edition = 2;
 const basePackages = ["python3", "ca-certificates"];
 
 /** Makes the three layers of the environment where the catalogue does not have them yet. */
-export async function ensureLayers(client: DSecClient, progress: (line: string) => void): Promise<void> {
+export async function ensureLayers(
+  client: DSecClient,
+  progress: (line: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
   using scratch = new Scratch();
   const release = /^VERSION_CODENAME=(\w+)/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? "debian";
-  await ensure(client, progress, {
+  await ensure(client, progress, signal, {
     fullName: names.base,
     builtFrom: `Debian ${release}: ${basePackages.join(", ")} (quickstart)`,
     what: "a base from Debian packages (mmdebstrap; a minute or two the first time)",
     // Kept whole here first: a build that breaks off is then no half upload, and an upload waits for no build.
     make: async () => {
       const path = join(scratch.dir, "base.tar");
-      await pipeline(await buildDebianBase({ packages: basePackages }), createWriteStream(path));
+      await pipeline(await buildDebianBase({ packages: basePackages, signal }), createWriteStream(path));
       return { kind: "base", path };
     },
   });
-  await ensure(client, progress, {
+  await ensure(client, progress, signal, {
     fullName: names.workspace,
     builtFrom: `${project.name} ${project.version} from PyPI, with a bug in ${project.file} (quickstart ${edition})`,
     what: `a workspace: the source of ${project.name} ${project.version} from PyPI, with a bug planted`,
-    make: async () => ({ kind: "workspace", directory: await workspaceTree(scratch) }),
+    make: async () => ({ kind: "workspace", directory: await workspaceTree(scratch, signal) }),
   });
-  await ensure(client, progress, {
+  await ensure(client, progress, signal, {
     fullName: names.toolkit,
     builtFrom: `pytest from PyPI, compiled (quickstart ${edition})`,
     what: "a toolkit: pytest",
-    make: async () => ({ kind: "toolkit", directory: await toolkitTree(scratch) }),
+    make: async () => ({ kind: "toolkit", directory: await toolkitTree(scratch, signal) }),
   });
 }
 
@@ -55,12 +59,14 @@ interface Wanted {
 async function ensure(
   client: DSecClient,
   progress: (line: string) => void,
+  signal: AbortSignal,
   { fullName, builtFrom, what, make }: Wanted,
 ): Promise<void> {
+  signal.throwIfAborted();
   if ((await builtFromOf(client, fullName)) === builtFrom) return;
   progress(`making ${what}`);
   const [projectPath = "", name = ""] = fullName.split("/");
-  const layer = await client.layers.import({ ...(await make()), name, project: projectPath, builtFrom });
+  const layer = await client.layers.import({ ...(await make()), name, project: projectPath, builtFrom, signal });
   progress(
     `  ${layer.fullName}: ${layer.entries} entries, ${(layer.dataBytes / 1e6).toFixed(1)} MB of data, ${(layer.metadataBytes / 1e3).toFixed(0)} kB of metadata`,
   );

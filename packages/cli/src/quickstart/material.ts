@@ -29,9 +29,9 @@ export class Scratch implements Disposable {
 }
 
 /** The package's source from PyPI, with a one-line bug in it. @returns a directory that holds /workspace */
-export async function workspaceTree(scratch: Scratch): Promise<string> {
+export async function workspaceTree(scratch: Scratch, signal: AbortSignal): Promise<string> {
   const download = join(scratch.dir, "sdist");
-  await pip([
+  await pip(signal, [
     "download",
     "--no-deps",
     "--no-binary",
@@ -57,11 +57,11 @@ export async function workspaceTree(scratch: Scratch): Promise<string> {
 }
 
 /** pytest and what it needs, from wheels. @returns a directory that holds /opt/toolkit */
-export async function toolkitTree(scratch: Scratch): Promise<string> {
+export async function toolkitTree(scratch: Scratch, signal: AbortSignal): Promise<string> {
   const tree = join(scratch.dir, "toolkit-layer");
   const to = join(tree, "opt/toolkit");
   mkdirSync(to, { recursive: true });
-  await pip([
+  await pip(signal, [
     "install",
     "--no-compile",
     "--only-binary=:all:",
@@ -86,13 +86,15 @@ function python(): string {
 /** Environment in which the workspace's tests find the toolkit. */
 export const environment = { PYTHONPATH: "/opt/toolkit", PYTHONDONTWRITEBYTECODE: "1" } as const;
 
-async function pip(args: readonly string[]): Promise<void> {
+async function pip(signal: AbortSignal, args: readonly string[]): Promise<void> {
   try {
     await exec(python(), ["-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", ...args], {
       env: { PIP_ROOT_USER_ACTION: "ignore", HOME: "/root", ...process.env },
       maxBuffer: 1 << 24,
+      signal,
     });
   } catch (error) {
+    signal.throwIfAborted();
     const { stderr = "", message } = error as { stderr?: string; message: string };
     throw new DsecError(
       "UNAVAILABLE",

@@ -24,7 +24,15 @@ export async function quickstart(options: UpOptions & { count?: number }): Promi
   progress(attached ? `it was up: ${state.address}` : `up: ${state.address}`);
   const settings = JSON.parse(readFileSync(configFile, "utf8")) as { endpoint: string; apiKey: string };
   await using client = new DSecClient(settings);
-  await ensureLayers(client, progress);
+  // Ctrl-C puts away what was made for it; a second one ends it at once.
+  const given = new AbortController();
+  const { signal } = given;
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.once(name, () =>
+      given.abort(new DsecError("CANCELLED", `${name}: the quickstart is given up; the platform stays up`)),
+    );
+  }
+  await ensureLayers(client, progress, signal);
   const args = {
     containerImage: names.base,
     workspace: names.workspace,
@@ -33,11 +41,13 @@ export async function quickstart(options: UpOptions & { count?: number }): Promi
     env: environment,
     labels: { from: "quickstart" },
     ttlRunningStopMs: 600_000,
+    signal,
   };
   const mended = await mend(client, args, progress);
   const count = options.count ?? 100;
   progress(`${count} sandboxes at once, each with the mended file, each checking it`);
   const report = await burst(client, { ...args, ttlRunningStopMs: 300_000 }, count, async (sandbox) => {
+    signal.throwIfAborted();
     await sandbox.files.write(source, mended);
     return (await sandbox.exec(quickCheck)).stdout === "right\n";
   });
@@ -50,6 +60,7 @@ export async function quickstart(options: UpOptions & { count?: number }): Promi
   progress(
     `  ${report.ready} stopped in ${report.stopSeconds.toFixed(2)} s (${rate(report.ready, report.stopSeconds)})`,
   );
+  signal.throwIfAborted();
   if (report.right !== count) {
     throw new DsecError(
       "INTERNAL",
@@ -66,14 +77,14 @@ type Args = Parameters<DSecClient["runContainer"]>[0];
 async function mend(client: DSecClient, args: Args, progress: (line: string) => void): Promise<string> {
   await using sandbox = await client.runContainer(args);
   progress(`sandbox ${sandbox.id}: base + workspace + toolkit`);
-  const before = await tests(sandbox);
+  const before = await tests(sandbox, args.signal);
   progress(`  its tests, with the bug: ${lastLine(before)} (exit code ${before.exitCode})`);
   if (before.exitCode !== 1) throw unexpected("the tests should fail with exit code 1", before);
   const text = await sandbox.files.readText(source);
   if (!text.includes(project.wrong)) throw new DsecError("INTERNAL", `the planted line is not in ${source}`);
   await sandbox.files.write(source, text.replace(project.wrong, project.right));
   progress(`  ${project.file} edited: "${project.wrong.trim()}" → "${project.right.trim()}"`);
-  const after = await tests(sandbox);
+  const after = await tests(sandbox, args.signal);
   progress(`  its tests, mended: ${lastLine(after)} (exit code ${after.exitCode})`);
   if (after.exitCode !== 0) throw unexpected("the tests should pass", after);
   const mended = await sandbox.files.readText(source);
@@ -81,8 +92,8 @@ async function mend(client: DSecClient, args: Args, progress: (line: string) => 
   return mended;
 }
 
-function tests(sandbox: Sandbox): Promise<CommandResult> {
-  return sandbox.exec(pytest, { timeoutMs: 120_000 });
+function tests(sandbox: Sandbox, signal: AbortSignal | undefined): Promise<CommandResult> {
+  return sandbox.exec(pytest, { timeoutMs: 120_000, signal });
 }
 
 function unexpected(what: string, result: CommandResult): DsecError {

@@ -56,8 +56,8 @@ test("a failure ends the stream with what mmdebstrap said", async () => {
   });
 });
 
-test("a build that is given up ends", async () => {
-  standIn("exec sleep 1000");
+test("a build that is given up ends, and what mmdebstrap leaves goes", async () => {
+  standIn('mkdir "$TMPDIR/left"; exec sleep 1000');
   const given = new AbortController();
   const body = await buildDebianBase({ packages: [], signal: given.signal });
   setImmediate(() => given.abort());

@@ -24,6 +24,10 @@ describe.skipIf(why !== "")(`a bare Debian${why && ` (${why})`}`, () => {
         timed("doctor", "./dsec doctor"),
         timed("first quickstart", `./dsec quickstart --port ${port}`),
         timed("second quickstart", `./dsec quickstart --port ${port}`),
+        `./dsec quickstart --port ${port} >/tmp/third 2>&1 & given=$!`,
+        'until grep -q "sandboxes at once" /tmp/third || ! kill -0 $given; do sleep 0.1; done',
+        "kill -INT $given; wait $given",
+        'echo "@ given up: exit $?, $(./dsec ls | wc -l) alive, $(ls -A /var/tmp | wc -l) left in /var/tmp"',
         timed("doctor --try", "./dsec doctor --try"),
         timed("down", "./dsec down"),
         'echo "@ left in /run: $(ls -A /run | tr "\\n" " ")"',
@@ -44,6 +48,7 @@ describe.skipIf(why !== "")(`a bare Debian${why && ` (${why})`}`, () => {
       expect(log).toMatch(/100 ready in .*all alive together/);
       expect(log).toContain("100 checks right");
       expect(log).toContain("] it was up: ");
+      expect(said("given up")).toBe("exit 1, 0 alive, 0 left in /var/tmp");
       expect(said("left in /run")).toBe("");
       expect(said("cgroups left")).toBe("");
       expect(log).toMatch(/^\d{3,} passed, 0 failed(, \d+ skipped)?$/m);

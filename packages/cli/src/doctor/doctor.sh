@@ -224,6 +224,15 @@ check_rust() {
   fi
 }
 
+check_runc() {
+  runc=$(program runc)
+  if [ -n "$runc" ]; then
+    tell runc ok "$runc, for sandboxes that ask for it"
+  else
+    tell runc untried "none; only --runtime runc needs it" "" "./dsec up installs it"
+  fi
+}
+
 check_registries() {
   tell registries untried "not tried: Debian's mirrors, npm, PyPI and crates.io are asked when something is installed"
 }
@@ -299,6 +308,7 @@ check_disk
 check_pids
 check_node
 check_rust
+check_runc
 check_registries
 [ "$try" = no ] || tries
 [ "$json" = no ] || printf '\n]\n'

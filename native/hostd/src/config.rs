@@ -12,6 +12,8 @@ pub struct Config {
     pub uid_start: u32,
     pub slots: u32,
     pub bash: PathBuf,
+    /// hostd itself. Asked early: in a chroot its path is another one once hostd has mounts of its own.
+    pub program: PathBuf,
 }
 
 /// IDs that each sandbox has.
@@ -53,6 +55,7 @@ impl Config {
             uid_start: number("--uid-start")?,
             slots: number("--slots")?,
             bash: value("--bash")?.into(),
+            program: std::env::current_exe().unwrap_or_default(),
         };
         let end =
             u64::from(config.uid_start) + u64::from(config.slots) * u64::from(IDS_PER_SLOT + 1);

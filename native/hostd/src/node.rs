@@ -36,6 +36,7 @@ pub struct Node {
 
 impl Node {
     pub fn open(config: Config) -> Outcome<Self> {
+        crate::seccomp::prepare();
         let mut missing = Vec::new();
         let data = sys::open_at(
             libc::AT_FDCWD,
@@ -83,6 +84,7 @@ impl Node {
         let shell = sys::open_at(libc::AT_FDCWD, text(&config.bash)?, libc::O_RDONLY, 0)
             .step("open bash")?;
         let cgroups = Cgroups::open(&config.edge)?;
+        let runc = Runc::find(&config.program);
         Ok(Self {
             config,
             cgroups,
@@ -93,7 +95,7 @@ impl Node {
             kept,
             records,
             shell,
-            runc: Runc::find(),
+            runc,
             boot_id,
             booted,
             missing,

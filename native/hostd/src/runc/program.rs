@@ -17,15 +17,14 @@ pub struct Runc {
 }
 
 impl Runc {
-    /// Else why there is none.
-    pub fn find() -> std::result::Result<Self, String> {
+    /// Else why there is none. `hostd`: the program beside which the other is.
+    pub fn find(hostd: &Path) -> std::result::Result<Self, String> {
         let path = PLACES
             .iter()
             .map(|dir| Path::new(dir).join("runc"))
             .find(|path| path.is_file())
             .ok_or("no runc is installed")?;
-        let own = std::env::current_exe().map_err(|error| error.to_string())?;
-        let program = own.with_file_name("sandbox-init");
+        let program = hostd.with_file_name("sandbox-init");
         let mut bytes = Vec::new();
         File::open(&program)
             .and_then(|mut file| file.read_to_end(&mut bytes))

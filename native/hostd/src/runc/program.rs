@@ -2,7 +2,7 @@
 
 use crate::sys;
 use std::fs::File;
-use std::io::{Error, Read, Result};
+use std::io::{Error, Read, Result, Seek};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -25,19 +25,20 @@ impl Runc {
             .find(|path| path.is_file())
             .ok_or("no runc is installed")?;
         let program = hostd.with_file_name("sandbox-init");
-        let mut bytes = Vec::new();
-        File::open(&program)
-            .and_then(|mut file| file.read_to_end(&mut bytes))
-            .map_err(|error| format!("{}: {error}", program.display()))?;
-        if !is_static(&bytes) {
+        let said = |error: Error| format!("{}: {error}", program.display());
+        let mut file = File::open(&program).map_err(said)?;
+        let mut head = [0; 4096];
+        file.read_exact(&mut head).map_err(said)?;
+        if !is_static(&head) {
             return Err(format!("{} is not linked statically", program.display()));
         }
-        let init = sealed(&bytes).map_err(|error| format!("a sealed copy of init: {error}"))?;
+        file.rewind().map_err(said)?;
+        let init = sealed(&mut file).map_err(|error| format!("a sealed copy of init: {error}"))?;
         Ok(Self { path, init })
     }
 }
 
-/// An ELF program of 64 bits that names no interpreter, which would be a file of the image.
+/// By the head of a file: an ELF program of 64 bits that names no interpreter, which would be a file of the image.
 fn is_static(bytes: &[u8]) -> bool {
     const INTERPRETER: u32 = 3;
     let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
@@ -57,7 +58,8 @@ fn is_static(bytes: &[u8]) -> bool {
         && headers().is_some_and(|kinds| !kinds.contains(&INTERPRETER))
 }
 
-fn sealed(bytes: &[u8]) -> Result<OwnedFd> {
+/// The kernel copies: hostd's heap stays as small as it is.
+fn sealed(program: &mut File) -> Result<OwnedFd> {
     const MFD_EXEC: u32 = 0x10;
     let make = |flags: u32| {
         // SAFETY: the name is a constant.
@@ -69,7 +71,7 @@ fn sealed(bytes: &[u8]) -> Result<OwnedFd> {
     let fd = make(flags | MFD_EXEC).or_else(|_| make(flags))?;
     // SAFETY: just made.
     let mut file = unsafe { File::from_raw_fd(fd as i32) };
-    std::io::Write::write_all(&mut file, bytes)?;
+    std::io::copy(program, &mut file)?;
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
     // SAFETY: plain numbers.
     sys::check(i64::from(unsafe {
@@ -78,7 +80,7 @@ fn sealed(bytes: &[u8]) -> Result<OwnedFd> {
     }))?;
     // Not the descriptor that may write, sealed or not.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    sys::open_at(libc::AT_FDCWD, &path, libc::O_RDONLY, 0).map_err(|error: Error| error)
+    sys::open_at(libc::AT_FDCWD, &path, libc::O_RDONLY, 0)
 }
 
 #[cfg(test)]

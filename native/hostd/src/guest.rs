@@ -57,7 +57,7 @@ pub fn run(guest: Guest) -> ! {
             aether::run_init(InitSetup {
                 link: guest.link,
                 shell: guest.shell,
-                child_filter: seccomp::command_filter(guest.nested_user_namespaces),
+                child_filter: seccomp::command_filter(guest.nested_user_namespaces).to_vec(),
                 child_caps: seccomp::COMMAND_CAPS,
                 no_new_privs: guest.no_new_privs,
             })

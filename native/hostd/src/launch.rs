@@ -304,5 +304,5 @@ fn become_aether(id: u32) -> Outcome<()> {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     }))
     .step("no new privileges")?;
-    seccomp::load_filter(&mut seccomp::aether_filter()).step("load aether's filter")
+    seccomp::load_filter(seccomp::aether_filter()).step("load aether's filter")
 }

@@ -2,6 +2,7 @@
 //! default capabilities, less AF_ALG, AF_VSOCK and io_uring; tests/seccomp.rs compares the two call by call.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use libc::sock_filter;
 
@@ -179,9 +180,8 @@ fn build(mut numbers: Vec<i64>, nested: bool) -> Vec<sock_filter> {
             .remove(&number)
             .unwrap_or_else(|| vec![give(EPERM)]);
         // Only a verdict of one instruction may stand for several numbers.
-        let same = |last: &Segment| {
-            body.len() == 1 && last.body.len() == 1 && last.body[0].k == body[0].k
-        };
+        let same =
+            |last: &Segment| body.len() == 1 && last.body.len() == 1 && last.body[0].k == body[0].k;
         if !segments.last().is_some_and(same) {
             segments.push(Segment {
                 from: number as u32,
@@ -199,19 +199,43 @@ fn build(mut numbers: Vec<i64>, nested: bool) -> Vec<sock_filter> {
     program
 }
 
+struct Filters {
+    command: Vec<sock_filter>,
+    nested: Vec<sock_filter>,
+    aether: Vec<sock_filter>,
+}
+
+/// Built once: every start would pay for it, in pages copied too.
+fn filters() -> &'static Filters {
+    static BUILT: OnceLock<Filters> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let all = [COMMON, OLD].concat();
+        let kept = all.iter().filter(|n| !NOT_AETHER.contains(n)).copied();
+        Filters {
+            command: build(all.clone(), false),
+            nested: build(all.clone(), true),
+            aether: build(kept.collect(), false),
+        }
+    })
+}
+
+/// In the zygote, so that what it forks finds them made.
+pub fn prepare() {
+    filters();
+}
+
 /// For each command of a sandbox.
-pub fn command_filter(nested_user_namespaces: bool) -> Vec<sock_filter> {
-    build([COMMON, OLD].concat(), nested_user_namespaces)
+pub fn command_filter(nested_user_namespaces: bool) -> &'static [sock_filter] {
+    if nested_user_namespaces {
+        &filters().nested
+    } else {
+        &filters().command
+    }
 }
 
 /// For aether itself.
-pub fn aether_filter() -> Vec<sock_filter> {
-    let kept = [COMMON, OLD]
-        .concat()
-        .into_iter()
-        .filter(|number| !NOT_AETHER.contains(number))
-        .collect();
-    build(kept, false)
+pub fn aether_filter() -> &'static [sock_filter] {
+    &filters().aether
 }
 
 /// Docker's fourteen: what root in a sandbox may, in its own user namespace.
@@ -228,11 +252,11 @@ pub const COMMAND_CAPS: u64 = {
 };
 
 /// Loads a filter for this thread and its children; no_new_privs must be set.
-pub fn load_filter(filter: &mut [sock_filter]) -> std::io::Result<()> {
+pub fn load_filter(filter: &[sock_filter]) -> std::io::Result<()> {
     const SECCOMP_SET_MODE_FILTER: u32 = 1;
     let program = libc::sock_fprog {
         len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
+        filter: filter.as_ptr().cast_mut(),
     };
     // SAFETY: the program outlives the call.
     crate::sys::check(unsafe {

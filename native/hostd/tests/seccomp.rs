@@ -90,7 +90,7 @@ fn no_call_is_allowed_that_docker_refuses_and_none_is_missing() {
             continue;
         }
         let docker = DOCKER.contains(&number) || DOCKER_BY_NUMBER.contains(&number);
-        let ours = verdict(&filter, X86_64, number as u32, 0) == ALLOW;
+        let ours = verdict(filter, X86_64, number as u32, 0) == ALLOW;
         assert_eq!(
             ours, docker,
             "call {number}: ours {ours}, Docker's {docker}"
@@ -102,7 +102,7 @@ fn no_call_is_allowed_that_docker_refuses_and_none_is_missing() {
 fn arguments_are_looked_at_as_docker_does() {
     let filter = command_filter(false);
     let allowed =
-        |number: i64, argument: u32| verdict(&filter, X86_64, number as u32, argument) == ALLOW;
+        |number: i64, argument: u32| verdict(filter, X86_64, number as u32, argument) == ALLOW;
     for family in 0..64 {
         let refused = [libc::AF_VSOCK, libc::AF_ALG].contains(&family);
         assert_eq!(
@@ -128,7 +128,7 @@ fn arguments_are_looked_at_as_docker_does() {
         );
     }
     assert_eq!(
-        verdict(&filter, X86_64, libc::SYS_clone3 as u32, 0),
+        verdict(filter, X86_64, libc::SYS_clone3 as u32, 0),
         0x0005_0000 | libc::ENOSYS as u32
     );
 }
@@ -136,10 +136,10 @@ fn arguments_are_looked_at_as_docker_does() {
 #[test]
 fn other_tables_of_calls_are_refused() {
     let filter = command_filter(false);
-    assert_ne!(verdict(&filter, 0x4000_0003, 11, 0), ALLOW, "i386");
-    assert_ne!(verdict(&filter, X86_64, 0x4000_0000, 0), ALLOW, "x32");
+    assert_ne!(verdict(filter, 0x4000_0003, 11, 0), ALLOW, "i386");
+    assert_ne!(verdict(filter, X86_64, 0x4000_0000, 0), ALLOW, "x32");
     for number in 425..=427 {
-        assert_ne!(verdict(&filter, X86_64, number, 0), ALLOW, "io_uring");
+        assert_ne!(verdict(filter, X86_64, number, 0), ALLOW, "io_uring");
     }
 }
 
@@ -153,6 +153,6 @@ fn aether_may_not_exec_or_trace() {
         libc::SYS_mount,
         libc::SYS_setns,
     ] {
-        assert_ne!(verdict(&filter, X86_64, number as u32, 0), ALLOW);
+        assert_ne!(verdict(filter, X86_64, number as u32, 0), ALLOW);
     }
 }

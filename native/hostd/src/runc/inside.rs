@@ -54,7 +54,7 @@ pub fn run() -> ! {
     aether::run_init(InitSetup {
         link,
         shell,
-        child_filter: seccomp::command_filter(nested),
+        child_filter: seccomp::command_filter(nested).to_vec(),
         child_caps: seccomp::COMMAND_CAPS,
         no_new_privs,
     })

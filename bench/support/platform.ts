@@ -30,8 +30,7 @@ export class BenchPlatform implements AsyncDisposable {
     await chmod(dir, 0o711);
     const { DSEC_ENDPOINT: _endpoint, DSEC_API_KEY: _key, ...inherited } = process.env;
     const env = { ...inherited, XDG_CONFIG_HOME: join(dir, "config") };
-    const name = dir.slice(-6).toLowerCase();
-    const args = ["--data-dir", join(dir, "data"), "--run-dir", `/run/dsec-bench-${name}`];
+    const args = ["--data-dir", join(dir, "data")];
     await dsec(env, "up", "--detach", "--port", String(await freePort()), ...args);
     const settings = JSON.parse(await readFile(join(dir, "config/dsec/config.json"), "utf8"));
     const client = new DSecClient({ endpoint: settings.endpoint, apiKey: settings.apiKey });

@@ -2,6 +2,7 @@
 import { parseArgs } from "node:util";
 import { Edge } from "./edge.ts";
 import { NodeLayers } from "./http/layers.ts";
+import { collectWhenIdle } from "./idle-memory.ts";
 import { LayerStore } from "./layers/index.ts";
 import { makeLogger } from "./log.ts";
 import { readSettings } from "./settings.ts";
@@ -18,6 +19,7 @@ const { dataDir, edge: name, mklayer } = settings;
 const store = await LayerStore.open({ dataDir, edge: name, mklayer, log });
 const edge = new Edge(settings, new NodeLayers(store), log);
 await edge.start();
+collectWhenIdle();
 process.stdout.write(`${JSON.stringify({ ready: true, edge: name, pid: process.pid })}\n`);
 
 let stopping = false;

@@ -21,9 +21,11 @@ export function look(): Traces {
     cgroups: new Set(cgroups()),
     networkNamespaces: new Set(names("/run/netns").map((name) => `/run/netns/${name}`)),
     runDirs: new Set(
-      names("/run")
-        .filter((name) => name.startsWith("dsec-"))
-        .map((name) => `/run/${name}`),
+      ["/run", "/dev/shm"].flatMap((base) =>
+        names(base)
+          .filter((name) => name.startsWith("dsec-"))
+          .map((name) => `${base}/${name}`),
+      ),
     ),
     loops: new Set(loops()),
   };

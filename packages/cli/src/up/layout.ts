@@ -1,10 +1,9 @@
 import { createHash } from "node:crypto";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, statfsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { DsecError } from "@dsec/api";
 
 export const defaultDataDir = "/var/lib/dsec";
-export const defaultRunDir = "/run/dsec";
 export const defaultPort = 7878;
 export const host = "127.0.0.1";
 /** Which ID ranges and edge names are taken, for all platforms of the machine. */
@@ -56,10 +55,25 @@ export function placesOf(options: Pick<UpOptions, "dataDir" | "runDir">): Places
     }
     return { dataDir, runDir };
   }
-  if (dataDir === defaultDataDir) return { dataDir, runDir: defaultRunDir };
   const known = readHolder(dataDir)?.runDir;
+  if (known !== undefined) return { dataDir, runDir: known };
   const hash = createHash("sha256").update(dataDir).digest("hex").slice(0, 8);
-  return { dataDir, runDir: known ?? `/run/dsec-${hash}` };
+  const name = dataDir === defaultDataDir ? "dsec" : `dsec-${hash}`;
+  return { dataDir, runDir: join(runBase(), name) };
+}
+
+/** /run; where that is on a disk, as in some containers and images, memory: each sandbox makes and removes a socket. */
+export function runBase(): "/run" | "/dev/shm" {
+  return !isInMemory("/run") && isInMemory("/dev/shm") ? "/dev/shm" : "/run";
+}
+
+function isInMemory(path: string): boolean {
+  const tmpfs = 0x01021994;
+  try {
+    return statfsSync(path).type === tmpfs;
+  } catch {
+    return false;
+  }
 }
 
 export function lockFile(dataDir: string): string {

@@ -82,7 +82,9 @@ function nodeProgram(plan: Plan, name: string, main: string, config: string): Pr
     file: plan.app.node,
     args: [
       "--disable-warning=ExperimentalWarning",
-      "--max-semi-space-size=32",
+      "--max-semi-space-size=16",
+      // For idle-memory.ts.
+      "--expose-gc",
       join(plan.app.dir, main),
       "--config",
       config,

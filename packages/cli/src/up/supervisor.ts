@@ -181,6 +181,11 @@ async function startLocked(
 
 function prepareRunDirs(runDir: string, edges: readonly string[], server: User): void {
   mkdirSync(runDir, { recursive: true, mode: 0o755 });
+  // Anybody may make a directory of this name in /dev/shm before us.
+  const found = lstatSync(runDir);
+  if (!found.isDirectory() || found.uid !== 0) {
+    throw new DsecError("NODE_UNFIT", `${runDir} is no directory of root's; remove it, or give another --run-dir`);
+  }
   chmodSync(runDir, 0o755);
   for (const edge of edges) {
     const dir = join(runDir, edge);

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -40,6 +40,22 @@ asRoot("a start that fails halfway leaves nothing of the machine reserved", { ti
   expect(existsSync(placesOf(platform).runDir)).toBe(false);
   rmSync(join(platform.dataDir, "secrets"));
   expect((await platform.up()).status).toBe(0);
+});
+
+asRoot("a run directory that another user made is refused", async () => {
+  await using platform = await OwnPlatform.prepare();
+  const { runDir } = placesOf(platform);
+  mkdirSync(runDir);
+  try {
+    writeFileSync(join(runDir, "theirs"), "");
+    chownSync(runDir, 65534, 65534);
+    const { status, stderr } = await platform.up();
+    expect(status).toBe(1);
+    expect(stderr).toContain(`${runDir} is no directory of root's`);
+    expect(readdirSync(runDir)).toEqual(["theirs"]);
+  } finally {
+    rmSync(runDir, { recursive: true });
+  }
 });
 
 asRoot("a data directory of a newer version is refused and stays as it is", async () => {

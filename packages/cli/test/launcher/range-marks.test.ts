@@ -66,11 +66,13 @@ describe.runIf(process.getuid?.() === 0 && built)("a platform with a /run of its
 
     await using inside = await OwnPlatform.prepare();
     const main = join(root, "packages/cli/src/launcher-main.ts");
+    // In a chroot / is no mount, but /run is.
     const script = `
+mount --make-rprivate /run 2>/dev/null || mount --make-rprivate / || exit 1
 mount -t tmpfs none /run
 "$0" "${main}" up --detach --slots 64 --port ${inside.port} --data-dir "${inside.dataDir}" >&2 && cat /run/dsec/ranges.json
 "$0" "${main}" down --data-dir "${inside.dataDir}" >&2 && ls -A /run >&2`;
-    const args = ["--mount", "--propagation=private", "sh", "-c", script, process.execPath];
+    const args = ["--mount", "--propagation=unchanged", "sh", "-c", script, process.execPath];
     const { stdout, stderr, status } = await run("unshare", args, inside.env);
     expect(status, stderr).toBe(0);
     const [own] = JSON.parse(stdout) as Range[];

@@ -6,10 +6,8 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
-  readdirSync,
   readFileSync,
   readlinkSync,
-  rmdirSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
@@ -18,7 +16,9 @@ import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { aptFiles, aptOptions, dumpOfThisMachine } from "../../src/debian/apt-options.ts";
 import { readSources } from "../../src/debian/sources.ts";
+import { endSandboxes, processesOf } from "../../src/up/ending.ts";
 import { allPids } from "../../src/up/processes.ts";
+import { readRanges } from "../../src/up/ranges.ts";
 import { root as checkout, run } from "./support.ts";
 
 /** Where the copy of the checkout is, inside. */
@@ -144,7 +144,8 @@ export class BareRoot implements AsyncDisposable {
     child.stderr.on("data", take);
     const timer = setTimeout(() => {
       take(Buffer.from(`\nended after ${withinMs / 1000} s\n`));
-      void this.end();
+      // What it could not do, the end after this says again.
+      this.end().catch(() => {});
     }, withinMs);
     const notes = setInterval(() => this.#noteEdges(), 2000);
     await new Promise((resolve) => child.once("close", resolve));
@@ -175,24 +176,23 @@ export class BareRoot implements AsyncDisposable {
 
   /** Notes the names of the edges that are inside now: their cgroups are the machine's, and outlive a namespace that is killed. */
   #noteEdges(): void {
-    for (const pid of allPids().filter((pid) => this.#uses(pid))) {
+    if (this.#child?.exitCode !== null || this.#child.signalCode !== null) return;
+    const namespace = linkOf(`/proc/${this.#child.pid}/ns/pid_for_children`);
+    if (namespace === "" || namespace === linkOf("/proc/self/ns/pid")) return;
+    for (const pid of allPids().filter((one) => linkOf(`/proc/${one}/ns/pid`) === namespace)) {
+      // Before it has changed its root, the first process still sees the machine's own ranges.
+      const inside = linkOf(`/proc/${pid}/root`).startsWith(this.dir);
       const texts = [
-        textOf(`/proc/${pid}/cgroup`).matchAll(/\/dsec\/([^/\n]+)/g),
         textOf(`/proc/${pid}/cmdline`).matchAll(/--edge\0(\w+)/g),
-        textOf(`/proc/${pid}/root/run/dsec/ranges.json`).matchAll(/"edge": "(\w+)"/g),
+        (inside ? textOf(`/proc/${pid}/root/run/dsec/ranges.json`) : "").matchAll(/"edge": "(\w+)"/g),
       ];
       for (const [, edge] of texts.flatMap((matches) => [...matches])) if (edge) this.#edges.add(edge);
     }
   }
 
   #uses(pid: number): boolean {
-    try {
-      // hostd's own root shows as the machine's in the link, but what is mounted there does not.
-      const inside = readlinkSync(`/proc/${pid}/root`).startsWith(this.dir);
-      return inside || textOf(`/proc/${pid}/mountinfo`).includes(this.dir);
-    } catch {
-      return false;
-    }
+    // hostd's own root is not below ours for the link, but what is mounted there is.
+    return linkOf(`/proc/${pid}/root`).startsWith(this.dir) || textOf(`/proc/${pid}/mountinfo`).includes(this.dir);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -202,24 +202,24 @@ export class BareRoot implements AsyncDisposable {
   }
 }
 
+/** Of an edge that has ended: nothing is removed where a process is left. */
 async function removeCgroups(edge: string): Promise<void> {
-  const base = "/sys/fs/cgroup";
-  const parents = [base, ...readdirSync(base).map((name) => join(base, name))];
-  const remove = (dir: string): void => {
-    for (const entry of readdirSync(dir, { withFileTypes: true }))
-      if (entry.isDirectory()) remove(join(dir, entry.name));
-    rmdirSync(dir);
-  };
-  for (const dir of parents.map((parent) => join(parent, "dsec", edge)).filter(existsSync)) {
-    for (let tries = 0; existsSync(dir); tries += 1) {
-      try {
-        remove(dir);
-      } catch (error) {
-        // The kernel lets the dead go in its own time.
-        if (tries > 100) throw error;
-        await sleep(50);
-      }
-    }
+  const others = readRanges().some((range) => range.edge === edge);
+  if (others || processesOf(edge).length > 0) throw new Error(`the edge ${edge} is not of this root, or lives on`);
+  for (let tries = 0; ; tries += 1) {
+    const { left } = await endSandboxes(edge);
+    if (left.length === 0) return;
+    // The kernel lets the dead go in its own time.
+    if (tries > 50) throw new Error(`these cgroups cannot be removed: ${left.join(", ")}`);
+    await sleep(100);
+  }
+}
+
+function linkOf(file: string): string {
+  try {
+    return readlinkSync(file);
+  } catch {
+    return "";
   }
 }
 

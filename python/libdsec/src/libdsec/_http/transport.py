@@ -1,0 +1,194 @@
+"""Exchanges with the endpoint. No retries here: retry.py decides about those."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from .. import __version__
+from .._wire.codec import Message, Method, WireError, decode
+from .._wire.wire_error import error_of_body
+from ..errors import DsecError
+from ..settings import Settings
+from .connection import Connection, Response
+from .pool import Pool
+
+I = TypeVar("I", bound=Message)  # noqa: E741
+O = TypeVar("O", bound=Message)  # noqa: E741
+
+#: Pools of a parent process: their sockets and their loop's poll set are the parent's, so they are never touched again.
+_of_parents: list[Pool] = []
+
+
+class Transport:
+    def __init__(self, settings: Settings, max_connections: int) -> None:
+        self.settings = settings
+        #: A server has answered at this endpoint at least once.
+        self.answered = False
+        self._limit = max_connections
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
+        self._closed = False
+        host = settings.endpoint.split("://", 1)[1]
+        self._common = (
+            f"host: {host}\r\nauthorization: Bearer {settings.api_key}\r\nuser-agent: libdsec-python/{__version__}\r\n"
+        )
+
+    async def pool(self) -> Pool:
+        """That of the running loop."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is not None and pool.pid == os.getpid() and not pool.closed:
+            return pool
+        if self._closed:
+            raise DsecError("CANCELLED", "the client is closed")
+        if pool is not None and pool.pid != os.getpid():
+            _of_parents.append(pool)
+        # No lock: each loop writes its own entry only, and a lock that is held at a fork stays held in the child.
+        pool = self._pools[loop] = Pool(loop, self.settings, self._limit)
+        await pool.guard()
+        return pool
+
+    async def unary(
+        self, method: Method[I, O], message: I, *, sandbox_id: str = "", timeout: float = 0, long: bool = False
+    ) -> O:
+        """One call: protobuf over POST. `timeout` in seconds, 0: none."""
+        try:
+            body = message.encode()
+        except WireError as error:
+            raise DsecError("INVALID_ARGUMENT", str(error)) from error
+        head = self.head("POST", method.path, _UNARY, sandbox_id, len(body))
+        response = await self.exchange(head, body, method.path, timeout=timeout, long=long)
+        kind = response.headers.get("content-type", "")
+        if not kind.startswith("application/proto"):
+            raise self._error(response)
+        try:
+            return decode(method.output, b"".join(response.parts))
+        except WireError as error:
+            where = f"{self.settings.endpoint}{method.path}"
+            raise DsecError("INTERNAL", f"the answer of {where} cannot be read: {error}") from error
+
+    async def exchange(
+        self, head: bytes, body: bytes, path: str, *, timeout: float = 0, long: bool = False
+    ) -> Response:
+        """Sends, and gives the answer with its whole body."""
+        async with self._held(long, timeout, path) as connection:
+            connection.send(head, body)
+            response = await connection.whole()
+            if response.status != 200:
+                raise self._error(response)
+            return response
+
+    @asynccontextmanager
+    async def open(self, head: bytes, body: bytes, path: str) -> AsyncIterator[Response]:
+        """An answer that is long: its head is there and good, its body comes as it is read."""
+        async with self.exchange_on(head, path, body) as (_, response):
+            yield response
+
+    @asynccontextmanager
+    async def exchange_on(
+        self, head: bytes, path: str, body: bytes = b"", good: tuple[int, ...] = (200, 206)
+    ) -> AsyncIterator[tuple[Connection, Response]]:
+        """The same, with the connection."""
+        async with self._held(True, 0, path) as connection:
+            connection.send(head, body)
+            response = await connection.response()
+            if response.status not in good:
+                response = await connection.whole()
+                raise self._error(response)
+            yield connection, response
+
+    async def upload(self, head: bytes, parts: AsyncIterable[bytes], path: str) -> Response:
+        """Sends a body of unknown length in chunks, and gives the whole answer."""
+        async with self._held(True, 0, path) as connection:
+            connection.send(head)
+            early = True
+            async for part in parts:
+                # An answer before the body's end is an error of the server's: no more is sent.
+                if connection.answered:
+                    break
+                if part:
+                    await connection.write(b"%x\r\n" % len(part))
+                    await connection.write(part)
+                    await connection.write(b"\r\n")
+            else:
+                await connection.write(b"0\r\n\r\n")
+                early = False
+            response = await connection.whole()
+            response.keep_alive &= not early
+            if response.status != 200:
+                raise self._error(response)
+            return response
+
+    def head(self, method: str, path: str, more: str, sandbox_id: str = "", length: int | None = None) -> bytes:
+        """Request line and headers; without `length` of a body there is none, -1: it comes in chunks."""
+        named = f"x-dsec-sandbox: {sandbox_id}\r\n" if sandbox_id else ""
+        body = (
+            ""
+            if length is None
+            else "transfer-encoding: chunked\r\n"
+            if length < 0
+            else f"content-length: {length}\r\n"
+        )
+        return f"{method} {path} HTTP/1.1\r\n{self._common}{named}{more}{body}\r\n".encode("ascii")
+
+    @asynccontextmanager
+    async def _held(self, long: bool, timeout: float, path: str) -> AsyncIterator[Connection]:
+        """A connection for one exchange; ended unless the exchange went through."""
+        pool = await self.pool()
+        slot = await pool.slot(long)
+        assert slot is not None
+        timer: asyncio.TimerHandle | None = None
+        try:
+            connection = await pool.connection(min(timeout or 60.0, 60.0))
+            if timeout > 0:
+                late = f"no answer from {self.settings.endpoint} within {timeout:g} s ({path})"
+                error = DsecError("DEADLINE_EXCEEDED", late, outcome_unknown=True)
+                timer = pool.loop.call_later(timeout, connection.abort, error)
+            try:
+                yield connection
+            except BaseException:
+                connection.abort()
+                raise
+            finally:
+                pool.give(connection)
+                if connection.last is not None:
+                    self.answered = True
+        finally:
+            if timer is not None:
+                timer.cancel()
+            slot.release()
+
+    def _error(self, response: Response) -> DsecError:
+        return error_of_body(b"".join(response.parts), response.status, self.settings.endpoint, response.headers)
+
+    def close_now(self) -> None:
+        """Ends every open exchange, of every loop; later ones are refused."""
+        self._closed = True
+        for loop, pool in list(self._pools.items()):
+            if pool.pid != os.getpid() or loop.is_closed():
+                continue
+            if _running() is loop:
+                pool.close()
+            else:
+                loop.call_soon_threadsafe(pool.close)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+_UNARY = "content-type: application/proto\r\nconnect-protocol-version: 1\r\n"
+
+STREAM = "content-type: application/connect+proto\r\nconnect-protocol-version: 1\r\n"
+
+
+def envelope(payload: bytes) -> bytes:
+    """A message of a stream: flags, length, bytes."""
+    return b"\0" + len(payload).to_bytes(4, "big") + payload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from types import TracebackType
 
 from ._http.calls import Calls
@@ -51,7 +52,7 @@ class DSecClient:
             api_key: Default: DSEC_API_KEY, else the configuration file.
             request_timeout: Seconds for one call, and within which an interrupted one is taken up again.
             max_connections: Calls on the way at once, for each event loop; more wait here. Commands, streams and
-                transfers that last longer than two seconds are not counted from then on.
+                transfers are not counted after their first second.
 
         Raises:
             DsecError: NOT_CONFIGURED, INVALID_ARGUMENT
@@ -128,8 +129,9 @@ class DSecClient:
         async def one() -> Sandbox:
             return await self.run_container(args, timeout=timeout, wait_for_quota=wait_for_quota)
 
-        async for result in create_many(one, count, concurrency):
-            yield result
+        async with aclosing(create_many(one, count, concurrency)) as results:
+            async for result in results:
+                yield result
 
     async def connect(self, id: str) -> Sandbox:
         """A handle of a sandbox that exists. Raises DsecError SANDBOX_NOT_FOUND, SANDBOX_ENDED, SANDBOX_LOST."""

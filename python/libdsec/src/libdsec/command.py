@@ -22,8 +22,6 @@ OutputCallback = Callable[[bytes], Union[Awaitable[None], None]]
 _DEFAULT_CAP = 16 << 20
 #: Seconds of one Wait call.
 _WAIT_STEP = 240.0
-#: Seconds after which a command that waits for a connection is started without one of its own.
-_PATIENCE = 0.25
 
 
 async def run_command(

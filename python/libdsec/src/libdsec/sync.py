@@ -805,7 +805,7 @@ class DSecClient:
             api_key: Default: DSEC_API_KEY, else the configuration file.
             request_timeout: Seconds for one call, and within which an interrupted one is taken up again.
             max_connections: Calls on the way at once, for each event loop; more wait here. Commands, streams and
-                transfers that last longer than two seconds are not counted from then on.
+                transfers are not counted after their first second.
 
         Raises:
             DsecError: NOT_CONFIGURED, INVALID_ARGUMENT

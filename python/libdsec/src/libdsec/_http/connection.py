@@ -6,9 +6,12 @@ It reads straight into slabs: a StreamReader would copy every byte twice more an
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 from ..errors import ConnectionError, DsecError
 
@@ -163,9 +166,9 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the loop tells
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=1 << 20, low=256 << 10)
+        # uvloop's is no subclass.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=1 << 20, low=256 << 10)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
@@ -351,7 +354,10 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _words(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    number = getattr(error, "errno", None)
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and number:
+        return os.strerror(number)
+    return str(error) or type(error).__name__
 
 
 async def open_connection(

@@ -19,7 +19,7 @@ from ..settings import Settings
 from .connection import Connection, open_connection
 
 #: Seconds after which a call that may be long stops counting.
-_LONG = 2.0
+_LONG = 1.0
 #: Seconds without use after which a connection is not used again: less than the server's own keep-alive.
 _IDLE = 15.0
 #: Creates on the way at once: some connections stay free for what the sandboxes are used for.

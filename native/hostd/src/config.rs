@@ -11,6 +11,8 @@ pub struct Config {
     /// First of slots · 65536 IDs for sandboxes, then one ID a slot for its aether.
     pub uid_start: u32,
     pub slots: u32,
+    /// So many are made ready while nothing else is to do.
+    pub ready_slots: u32,
     pub bash: PathBuf,
     /// hostd itself. Asked early: in a chroot its path is another one once hostd has mounts of its own.
     pub program: PathBuf,
@@ -19,7 +21,7 @@ pub struct Config {
 /// IDs that each sandbox has.
 pub const IDS_PER_SLOT: u32 = 65536;
 
-pub const USAGE: &str = "hostd --edge NAME --run-dir DIR --data-dir DIR --edge-uid UID --uid-start N --slots N --bash FILE\nhostd --probe";
+pub const USAGE: &str = "hostd --edge NAME --run-dir DIR --data-dir DIR --edge-uid UID --uid-start N --slots N [--ready-slots N] --bash FILE\nhostd --probe";
 
 impl Config {
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
@@ -54,6 +56,11 @@ impl Config {
             edge_uid: number("--edge-uid")?,
             uid_start: number("--uid-start")?,
             slots: number("--slots")?,
+            ready_slots: if value("--ready-slots").is_ok() {
+                number("--ready-slots")?
+            } else {
+                0
+            },
             bash: value("--bash")?.into(),
             program: std::env::current_exe().unwrap_or_default(),
         };

@@ -105,11 +105,9 @@ impl Disk {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => self.make(&name)?,
             other => other?,
         };
-        match sys::mkdir_at(dir.as_raw_fd(), "upper", 0o755) {
-            Ok(()) => fill(&dir, root_id)?,
-            // Left ready by the cleaner.
-            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
-            Err(error) => return Err(error),
+        // As a rule the cleaner left it ready.
+        if sys::open_dir(dir.as_raw_fd(), "upper").is_err() {
+            fill(&dir, root_id)?;
         }
         Ok(dir)
     }
@@ -219,7 +217,6 @@ impl Disk {
             ioctl(&self.root, SNAP_DESTROY, &mut volume_args(&name))?;
             return Ok(());
         }
-        sys::mkdir_at(dir.as_raw_fd(), "upper", 0o755)?;
         fill(&dir, root_id)
     }
 
@@ -229,16 +226,19 @@ impl Disk {
     }
 }
 
-/// `upper` was just made: what every sandbox has in it. An upper directory that exists in a layer too is merged with it.
+/// Makes `upper` with what every sandbox has in it, whole or not at all. An upper directory that exists in a layer too is
+/// merged with it.
 fn fill(dir: &OwnedFd, root_id: u32) -> Result<()> {
-    sys::ensure_dir_at(dir.as_raw_fd(), "work", 0o755)?;
-    sys::mkdir_at(dir.as_raw_fd(), "upper/etc", 0o755)?;
-    let resolv = b"# Only loopback here.\nnameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
-    sys::create_at(dir.as_raw_fd(), "upper/etc/resolv.conf", 0o644, resolv)?;
-    for path in ["upper", "upper/etc", "upper/etc/resolv.conf"] {
-        sys::chown_at(dir.as_raw_fd(), path, root_id, root_id)?;
+    let dir = dir.as_raw_fd();
+    for (path, mode) in [("work", 0o755), ("fresh", 0o755), ("fresh/etc", 0o755)] {
+        sys::ensure_dir_at(dir, path, mode)?;
     }
-    Ok(())
+    let resolv = b"# Only loopback here.\nnameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
+    sys::create_at(dir, "fresh/etc/resolv.conf", 0o644, resolv)?;
+    for path in ["fresh", "fresh/etc", "fresh/etc/resolv.conf"] {
+        sys::chown_at(dir, path, root_id, root_id)?;
+    }
+    sys::rename_at(dir, "fresh", "upper")
 }
 
 fn subvolume_id(dir: &OwnedFd) -> Result<u64> {

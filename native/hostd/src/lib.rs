@@ -2,6 +2,7 @@
 //! becomes its aether. One thread, epoll, a small heap: every start copies its page tables twice.
 
 pub mod cgroup;
+pub mod cleaner;
 pub mod config;
 pub mod disk;
 pub mod fault;

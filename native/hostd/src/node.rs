@@ -160,6 +160,17 @@ impl Node {
             .is_ok_and(|state| state.runc && state.phase == Phase::Starting as i32)
     }
 
+    /// Makes what every start in this slot will need.
+    pub fn prepare(&self, slot: u32) -> std::io::Result<()> {
+        let aether = self.config.aether_id(slot);
+        self.cgroups.make_slot(slot, aether)?;
+        self.disk.slot(slot, self.config.root_id(slot))?;
+        self.run_slot(slot)?;
+        let records = self.records.as_raw_fd();
+        sys::ensure_dir_at(records, &spare(slot), 0o700)?;
+        sys::chown_at(records, &spare(slot), aether, aether)
+    }
+
     /// Makes an ended slot as new: nothing of its last user is left in files, counters and groups. Its state is
     /// cleared last.
     pub fn clean(&self, slot: u32, id: &str) -> std::io::Result<()> {

@@ -20,11 +20,12 @@ const PEER: u64 = 1;
 const STATUS: u64 = 2;
 const AETHER: u64 = 3;
 const INIT: u64 = 4;
-const CLEANER: u64 = 5;
+pub const CLEANER: u64 = 5;
 
 /// More at once adds waiting, not rate.
 const STARTS_PER_CPU: usize = 3;
-const CLEAN_BATCH: usize = 32;
+/// After so long without an event, slots are made ready.
+const IDLE_MILLISECONDS: i32 = 50;
 const VERSION: u32 = 1;
 
 pub struct Server {
@@ -37,9 +38,9 @@ pub struct Server {
     queue: VecDeque<(Asker, HostdStart)>,
     starting: usize,
     cpus: usize,
-    cleaner: Option<OwnedFd>,
+    pub cleaner: Option<OwnedFd>,
     /// Slots whose cleaning failed, until the next second.
-    stuck: Vec<(u32, String)>,
+    pub stuck: Vec<(u32, String)>,
 }
 
 pub fn serve(config: Config) -> Outcome<()> {
@@ -110,7 +111,7 @@ pub fn listen(dir: &OwnedFd, name: &str, uid: u32, backlog: i32) -> std::io::Res
 }
 
 impl Server {
-    fn watch(&self, fd: RawFd, kind: u64, number: u64, events: i32) -> Outcome<()> {
+    pub fn watch(&self, fd: RawFd, kind: u64, number: u64, events: i32) -> Outcome<()> {
         let mut event = libc::epoll_event {
             events: events as u32,
             u64: kind << 32 | number,
@@ -124,7 +125,7 @@ impl Server {
     }
 
     /// By hand, since a child that was forked meanwhile may hold the same description open.
-    fn unwatch(&self, fd: &OwnedFd) {
+    pub fn unwatch(&self, fd: &OwnedFd) {
         // SAFETY: plain numbers.
         unsafe {
             libc::epoll_ctl(
@@ -154,7 +155,11 @@ impl Server {
         loop {
             self.start_queued();
             self.clean_some();
-            let wait = if self.stuck.is_empty() { -1 } else { 300 };
+            let wait = match (self.stuck.is_empty(), self.wants_ready_slots()) {
+                (false, _) => 300,
+                (true, true) => IDLE_MILLISECONDS,
+                _ => -1,
+            };
             // SAFETY: the array is valid for its length.
             let count =
                 unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 64, wait) };
@@ -164,6 +169,9 @@ impl Server {
                     continue;
                 }
                 return Err(error).step("wait for events");
+            }
+            if count == 0 {
+                self.make_slots_ready();
             }
             // By the clock, not by silence: an edge that asks often must not hold this up.
             if !self.stuck.is_empty() && last_retry.elapsed().as_millis() >= 300 {
@@ -314,6 +322,11 @@ impl Server {
             );
         }
         true
+    }
+
+    /// No start is under way or waits.
+    pub fn is_quiet(&self) -> bool {
+        self.starting == 0 && self.queue.is_empty()
     }
 
     pub fn is_queued(&self, id: &str) -> bool {
@@ -470,7 +483,7 @@ impl Server {
     }
 
     /// Children that failed before they had a pidfd here.
-    fn reap_strays(&self) {
+    pub fn reap_strays(&self) {
         // SAFETY: no status is asked for.
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
     }
@@ -557,71 +570,6 @@ impl Server {
     pub fn discard(&mut self, slot: u32, sandbox: Sandbox) {
         self.node.layers.unused(&sandbox.layers);
         self.slots.dirty.push((slot, sandbox.id));
-    }
-
-    /// Cleaning is done by a child, off the way of starts and stops.
-    fn clean_some(&mut self) {
-        if self.cleaner.is_some() || self.slots.dirty.is_empty() {
-            return;
-        }
-        let Ok((ours, theirs)) = sys::socket_pair(libc::SOCK_SEQPACKET) else {
-            return;
-        };
-        let count = self.slots.dirty.len().min(CLEAN_BATCH);
-        let batch: Vec<(u32, String)> = self.slots.dirty.drain(..count).collect();
-        match sys::fork() {
-            Ok(0) => {
-                let _ = sys::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as u64);
-                for (slot, id) in &batch {
-                    let word = match self.node.clean(*slot, id) {
-                        Ok(()) => 1u8,
-                        Err(error) => {
-                            if error.raw_os_error() != Some(libc::EBUSY) {
-                                eprintln!("hostd: clean slot {slot}: {error}");
-                            }
-                            0
-                        }
-                    };
-                    let mut message = slot.to_ne_bytes().to_vec();
-                    message.push(word);
-                    let _ = sys::send_fd(&theirs, &message, None);
-                }
-                // SAFETY: ends the child without running what the zygote registered.
-                unsafe { libc::_exit(0) }
-            }
-            Ok(_)
-                if self
-                    .watch(ours.as_raw_fd(), CLEANER, 0, libc::EPOLLIN)
-                    .is_ok() =>
-            {
-                self.slots.cleaning.extend(batch);
-                self.cleaner = Some(ours);
-            }
-            _ => self.stuck.extend(batch),
-        }
-    }
-
-    fn cleaner_reported(&mut self) {
-        let Some(cleaner) = &self.cleaner else { return };
-        match sys::receive_fd(cleaner) {
-            Ok((message, _)) if message.len() == 5 => {
-                let slot = u32::from_ne_bytes([message[0], message[1], message[2], message[3]]);
-                let Some(id) = self.slots.cleaning.remove(&slot) else {
-                    return;
-                };
-                if message[4] == 1 {
-                    self.slots.give_back(slot);
-                } else {
-                    self.stuck.push((slot, id));
-                }
-            }
-            _ => {
-                self.unwatch(cleaner);
-                self.cleaner = None;
-                self.reap_strays();
-                self.stuck.extend(std::mem::take(&mut self.slots.cleaning));
-            }
-        }
     }
 
     /// Slots that are not free, those that resist cleaning too.

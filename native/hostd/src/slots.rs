@@ -72,6 +72,18 @@ impl Slots {
         })
     }
 
+    /// Slots from 0 up to this were used or made ready.
+    pub fn made(&self) -> u32 {
+        self.next
+    }
+
+    /// At most `most` that were never used.
+    pub fn take_new(&mut self, most: u32) -> Vec<u32> {
+        let first = self.next;
+        self.next = (first + most).min(self.count);
+        (first..self.next).collect()
+    }
+
     pub fn give_back(&mut self, slot: u32) {
         self.free.push(slot);
     }

@@ -7,11 +7,13 @@ import { decode, encode } from "./codec.ts";
 import type { OwnMethod, RpcContext } from "./methods.ts";
 import { contentTypeOf, maxMessageBytes, readBody, requirePost, timeoutOf } from "./request.ts";
 
-/** Bytes of an answer that need no encoding for binary callers. */
+/** An answer that need not be encoded for binary callers; large ones in pieces that are sent without being joined. */
 export class EncodedReply {
-  readonly bytes: Uint8Array;
-  constructor(bytes: Uint8Array) {
-    this.bytes = bytes;
+  readonly parts: readonly Uint8Array[];
+  readonly length: number;
+  constructor(...parts: readonly Uint8Array[]) {
+    this.parts = parts;
+    this.length = parts.reduce((sum, part) => sum + part.length, 0);
   }
 }
 
@@ -38,7 +40,9 @@ export async function serveUnary<C extends RpcContext>(
     "content-length": body.length,
     "x-request-id": context.requestId,
   });
-  response.end(body);
+  const last = body.parts.length - 1;
+  for (const part of body.parts.slice(0, last)) response.write(part);
+  response.end(body.parts[last]);
 }
 
 async function plainBody(request: IncomingMessage): Promise<Buffer> {
@@ -56,7 +60,12 @@ async function plainBody(request: IncomingMessage): Promise<Buffer> {
   });
 }
 
-function encodeReply<C>({ method }: OwnMethod<C>, json: boolean, reply: unknown): Uint8Array {
-  if (!(reply instanceof EncodedReply)) return encode(method.output, json, reply);
-  return json ? Buffer.from(toJsonString(method.output, fromBinary(method.output, reply.bytes))) : reply.bytes;
+function encodeReply<C>({ method }: OwnMethod<C>, json: boolean, reply: unknown): EncodedReply {
+  if (!(reply instanceof EncodedReply)) return new EncodedReply(encode(method.output, json, reply));
+  if (!json) return reply;
+  return new EncodedReply(Buffer.from(toJsonString(method.output, fromBinary(method.output, joined(reply)))));
+}
+
+function joined({ parts, length }: EncodedReply): Uint8Array {
+  return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts, length);
 }

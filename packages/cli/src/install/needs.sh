@@ -46,8 +46,12 @@ native_digest() {
 packages_of() { # NEED: Debian packages that its commands use
   case $1 in
     runtime) printf '%s' "ca-certificates bash-static btrfs-progs erofs-utils mmdebstrap runc skopeo python3 python3-pip util-linux" ;;
-    testing) printf '%s' "postgresql gcc libc6-dev curl busybox-static zstd procps mount" ;;
+    testing) printf '%s' "postgresql gcc libc6-dev curl busybox-static zstd procps mount python3-venv" ;;
   esac
+}
+
+python_digest() { # of what the virtual environment of the Python tests holds
+  cat "$root/python/requirements-dev.txt" | digest
 }
 
 apt_digest() { # NEED
@@ -62,6 +66,7 @@ is_there() { # NEED
     runtime) [ -x /bin/bash-static ] && [ -x /usr/bin/mmdebstrap ] && is_marker runtime "$(apt_digest runtime)" ;;
     testing) is_marker testing "$(apt_digest testing)" ;;
     rust) cargo_program >/dev/null ;;
+    python) [ -x "$state/python/bin/python" ] && is_marker python.made "$(python_digest)" ;;
     native)
       [ -x "$root/native/target/release/hostd" ] && [ -x "$root/native/target/release/mklayer" ] &&
         [ -x "$root/native/target/release/sandbox-init" ] && is_marker native "$(native_digest)"

@@ -14,6 +14,7 @@ provide() { # NEED
       write_marker testing "$(apt_digest testing)"
       ;;
     rust) provide_rust ;;
+    python) provide_python ;;
     native) provide_native ;;
   esac
 }
@@ -115,6 +116,17 @@ provide_rust() {
   esac
   apt_install "Rust" $rust
   cargo_program >/dev/null || die "Debian's cargo is older than 1.85" "install Rust 1.85 or newer, for example from backports"
+}
+
+# What the Python packages are checked and tested with, in a virtual environment of this checkout.
+provide_python() {
+  say "installing pytest, ruff and mypy for this checkout"
+  new=$state/python
+  rm -rf "$new" "$state/python.made"
+  logged python3 -m venv "$new" &&
+    logged "$new/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: -r "$root/python/requirements-dev.txt" ||
+    die "the Python tools could not be installed (the last words are above)" "check the network, then run the same command again; whole log: $state/install.log"
+  write_marker python.made "$(python_digest)"
 }
 
 provide_native() {

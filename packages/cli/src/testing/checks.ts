@@ -1,6 +1,7 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { type Counts, one } from "./counts.ts";
+import { type Counts, one, verdict } from "./counts.ts";
+import { pythonChecks } from "./python.ts";
 import type { Ended } from "./run.ts";
 import type { Step, Tools } from "./suite.ts";
 
@@ -23,12 +24,6 @@ const cargoCheck = (name: string, needs: string, args: readonly string[]): Step 
   },
 });
 
-function verdict({ status, output }: Ended): Counts {
-  if (status === 0) return one.passed;
-  console.log(output.trimEnd().slice(-20_000));
-  return one.failed;
-}
-
 /** What needs no test run; each counts as one test. */
 export const checkSteps: readonly Step[] = [
   nodeTool("format and lint (biome)", "node_modules/@biomejs/biome/bin/biome", ["ci", "--max-diagnostics=50", "."]),
@@ -40,6 +35,7 @@ export const checkSteps: readonly Step[] = [
   nodeTool("dead code (knip)", "node_modules/knip/bin/knip.js", ["--no-config-hints"]),
   nodeTool("protocol descriptions (buf lint)", "node_modules/@bufbuild/buf/bin/buf", ["lint"]),
   { name: "generated code is fresh", run: checkGenerated },
+  ...pythonChecks,
   cargoCheck("format of the native programs (cargo fmt)", "fmt", ["fmt", "--all", "--check"]),
   cargoCheck("lint of the native programs (clippy)", "clippy", [
     "clippy",

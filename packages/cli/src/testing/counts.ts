@@ -1,3 +1,5 @@
+import type { Ended } from "./run.ts";
+
 /** What one step of the suite came to. */
 export interface Counts {
   readonly passed: number;
@@ -10,6 +12,13 @@ export const one = {
   passed: { passed: 1, failed: 0, skipped: [] },
   failed: { passed: 0, failed: 1, skipped: [] },
 } as const satisfies Record<string, Counts>;
+
+/** Of a check that is good where its program ends well; else its last words are shown. */
+export function verdict({ status, output }: Ended): Counts {
+  if (status === 0) return one.passed;
+  console.log(output.trimEnd().slice(-20_000));
+  return one.failed;
+}
 
 export function add(a: Counts, b: Counts): Counts {
   return { passed: a.passed + b.passed, failed: a.failed + b.failed, skipped: [...a.skipped, ...b.skipped] };
@@ -60,6 +69,18 @@ export function countVitest(report: string | undefined, status: number): Counts 
   }
   if (status !== 0 && failed === 0) failed = 1;
   return { passed, failed, skipped };
+}
+
+/** Counts of pytest's summary; an error outside a test, and a run that broke off, count as a failure. */
+export function countPytest(output: string, status: number): Counts {
+  const summary =
+    [...output.matchAll(/^(?=.*\d (?:passed|failed|errors?|skipped))[^\n]* in [\d.]+s.*$/gm)].at(-1)?.[0] ?? "";
+  const count = (word: string) => Number(new RegExp(`(\\d+) ${word}\\b`).exec(summary)?.[1] ?? 0);
+  const skipped = [...output.matchAll(/^SKIPPED \[\d+\] (.*)$/gm)].map((match) => match[1] as string);
+  const failed = count("failed") + count("errors?");
+  // 5: no test has that name.
+  const brokeOff = status !== 0 && status !== 5 && failed === 0;
+  return { passed: count("passed"), failed: brokeOff ? 1 : failed, skipped };
 }
 
 /** The last line of the suite, alone on its line. */

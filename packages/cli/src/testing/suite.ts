@@ -6,6 +6,7 @@ import { treeRoot } from "../up/layout.ts";
 import { checkSteps } from "./checks.ts";
 import { add, type Counts, closingLine, countCargo, countVitest, one } from "./counts.ts";
 import { leftBehind, look, runVariable } from "./leftovers.ts";
+import { pythonTests } from "./python.ts";
 import { type Ended, run } from "./run.ts";
 
 export interface SuiteOptions {
@@ -60,7 +61,7 @@ export async function runSuite(options: SuiteOptions): Promise<number> {
   let total: Counts = { passed: 0, failed: 0, skipped: [] };
   try {
     for (const step of [...checkSteps, ...testSteps]) {
-      const always = step === cargoTests || step === vitestTests;
+      const always = testSteps.includes(step);
       if (options.pattern !== undefined && !always && !step.name.includes(options.pattern)) continue;
       total = add(total, await runStep(step, tools));
     }
@@ -135,7 +136,7 @@ const vitestTests: Step = {
   },
 };
 
-const testSteps = [cargoTests, vitestTests];
+const testSteps = [cargoTests, vitestTests, pythonTests];
 
 function leftoverStep(before: ReturnType<typeof look>, mark: string, temporary: string): Step {
   return {

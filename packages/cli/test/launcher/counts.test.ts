@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { add, closingLine, countCargo, countVitest, one } from "../../src/testing/counts.ts";
+import { add, closingLine, countCargo, countPytest, countVitest, one } from "../../src/testing/counts.ts";
 
 test("cargo's results of several programs are added up, with the reasons of what was skipped", () => {
   const output = [
@@ -41,4 +41,13 @@ test("a run that wrote no report, or ended badly with all tests passed, has fail
 test("the closing line names skipped ones only where there are some", () => {
   expect(closingLine(add(one.passed, one.failed))).toBe("1 passed, 1 failed");
   expect(closingLine({ passed: 3, failed: 0, skipped: ["why"] })).toBe("3 passed, 0 failed, 1 skipped");
+});
+
+test("pytest's summary counts errors as failures, and a run that broke off", () => {
+  const summary = "SKIPPED [1] tests/test_a.py:3: no uvloop here\n= 2 failed, 7 passed, 1 skipped, 1 error in 3.21s =\n";
+  expect(countPytest(summary, 1)).toEqual({ passed: 7, failed: 3, skipped: ["tests/test_a.py:3: no uvloop here"] });
+  expect(countPytest("7 passed in 63.10s (0:01:03)\n", 0)).toEqual({ passed: 7, failed: 0, skipped: [] });
+  expect(countPytest("no tests ran in 0.01s", 5)).toEqual({ passed: 0, failed: 0, skipped: [] });
+  expect(countPytest("7 passed in 1.00s", 1).failed).toBe(1);
+  expect(countPytest("ModuleNotFoundError: No module named 'pytest'", 1)).toEqual(one.failed);
 });

@@ -22,14 +22,14 @@ test("the commands about the machine exist, with the options that the README giv
 });
 
 describe.runIf(ready)("on a platform", () => {
-  test("commands, the TypeScript program and curl give what is said", async () => {
+  test("commands, the programs and curl give what is said", async () => {
     await makeBaseTar();
     await using platform = await OwnPlatform.prepare();
     expect((await platform.up()).status).toBe(0);
     await using client = new DSecClient(platform.settings);
     await client.layers.import({ kind: "base", name: "debian", project: "public", body: createReadStream(baseTar) });
     const env = { ...platform.env, HOME: platform.dir };
-    const [, commandLine = "", , curl = ""] = shell;
+    const [, commandLine = "", , , curl = ""] = shell;
 
     const lines = await run("bash", ["-euo", "pipefail", "-c", commandLine], env, root);
     expect(lines.stderr).toBe("");
@@ -51,6 +51,12 @@ describe.runIf(ready)("on a platform", () => {
     } finally {
       rmSync(folder, { recursive: true });
     }
+
+    // As installed by pip: the library has no dependencies, so its source is all that pip would put there.
+    const python = { ...env, PYTHONPATH: join(root, "python/libdsec/src"), PYTHONDONTWRITEBYTECODE: "1" };
+    const program = await run("python3", ["-c", blocks("py")[0] ?? ""], python, root);
+    expect(program.stderr).toBe("");
+    expect(program.stdout).toMatch(/^0 hello from /m);
 
     const calls = await run("bash", ["-euo", "pipefail", "-c", curl], env, root);
     expect(calls.status).toBe(0);

@@ -26,7 +26,7 @@ export async function runStartCommand(sandbox: Sandbox, start: StartCommand): Pr
       outputCapBytes: 4096n,
     });
     const result = await runCollected(sandbox, `ready-probe-${round}`, probe);
-    if (result.outcome?.exitCode === 0) return;
+    if (result.outcome.exitCode === 0) return;
     await sleep(probeEveryMs);
   }
 }

@@ -3,6 +3,7 @@ import { type CommandService, DsecError, printable } from "@dsec/api";
 import type { Handlers } from "@dsec/rpc";
 import { checkId, checkSize, checkSpec, commandId, signalNumber } from "../commands/check.ts";
 import { collect, runCollected } from "../commands/collect.ts";
+import { resultReply } from "../commands/result-reply.ts";
 import { maximums } from "../defaults.ts";
 import type { EdgeCall } from "../http/call.ts";
 import type { Core } from "../lifecycle/core.ts";
@@ -13,7 +14,8 @@ export function commandService(core: Core): Handlers<typeof CommandService, Edge
     exec(request, context) {
       return into(core, request.sandboxId, context, async (sandbox) => {
         const spec = checkSpec(request.spec);
-        return { result: await runCollected(sandbox, commandId(request.commandId), spec, { signal: context.signal }) };
+        const { signal } = context;
+        return resultReply(await runCollected(sandbox, commandId(request.commandId), spec, { signal }));
       });
     },
     start(request, context) {
@@ -37,7 +39,7 @@ export function commandService(core: Core): Handlers<typeof CommandService, Edge
         const signal = AbortSignal.any([context.signal, late]);
         try {
           const result = await collect(sandbox, id, call, { signal, cap });
-          return result ? { result } : {};
+          return result ? resultReply(result) : {};
         } catch (error) {
           if (late.aborted && !context.signal.aborted && waitMs > 0) return {};
           throw error;

@@ -5,6 +5,7 @@ import { type DescMessage, type DescMethodUnary, fromBinary, type MessageShape, 
 import { DsecError } from "@dsec/api";
 import { ConnectionError, cancelled } from "../errors.ts";
 import type { Settings } from "../settings.ts";
+import { AnswerBody } from "./answer-body.ts";
 import { type RawResponse, rawRequest } from "./raw.ts";
 import { errorFromWire } from "./wire-error.ts";
 
@@ -78,19 +79,15 @@ export class HttpTransport {
   exchange(what: Exchange): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
       const end = this.#send(what, reject, (response) => {
-        const parts: Buffer[] = [];
-        let size = 0;
-        response.on("data", (part: Buffer) => {
-          parts.push(part);
-          size += part.length;
-        });
+        const body = new AnswerBody(response.headers["content-length"]);
+        response.on("data", (part: Buffer) => body.add(part));
         response.once("end", () => {
           if (!response.complete) return;
           end();
-          const body = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size);
+          const bytes = body.bytes();
           if (response.statusCode !== 200)
-            reject(errorFromWire(body, response.statusCode ?? 0, response.headers["retry-after"]));
-          else resolve(body);
+            reject(errorFromWire(bytes, response.statusCode ?? 0, response.headers["retry-after"]));
+          else resolve(bytes);
         });
       });
     });

@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import BASE, NODE_LIMIT
 from support import Platform
 
 import libdsec.sync
-from libdsec import ConnectionError, DSecClient, DsecError, Sandbox  # noqa: A004
+from libdsec import ConnectionError, DSecClient, DsecError, Sandbox
 
 ALL = os.environ.get("DSEC_TEST_ALL") == "1"
 
@@ -49,12 +50,10 @@ async def test_cancelling_a_task_cancels_the_call_and_leaves_the_command(client:
 
 async def test_kill_on_cancel_ends_the_commands_tree(client: DSecClient, shared: str) -> None:
     sandbox = client.sandbox(shared)
-    for work in (
-        lambda: sandbox.run_shell("setsid sleep 632 & sleep 632", kill_on_cancel=True),
-        lambda: sandbox.run_shell("setsid sleep 632 & sleep 632", kill_on_cancel=True, on_stdout=print),
-        lambda: sandbox.run_shell("setsid sleep 632 & sleep 632", kill_on_cancel=True, stdin=b"x" * (2 << 20)),
-    ):
-        task = asyncio.ensure_future(work())
+    options: list[dict[str, Any]] = [{}, {"on_stdout": print}, {"stdin": b"x" * (2 << 20)}]
+    for option in options:
+        work = sandbox.run_shell("setsid sleep 632 & sleep 632", kill_on_cancel=True, **option)
+        task = asyncio.ensure_future(work)
         await until(sandbox, "^sleep 632", 2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -185,7 +184,7 @@ def test_one_client_from_several_loops_and_threads(platform: Platform, shared: s
         try:
             for _ in range(2):
                 asyncio.run(use())
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failed.append(error)
 
     threads = [threading.Thread(target=thread) for _ in range(4)]

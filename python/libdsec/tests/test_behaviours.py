@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -126,5 +125,3 @@ def expect_given(given: Any, wanted: Any, what: str) -> None:
             expect_given(found, one, f"{what} .{name}")
     else:
         assert given == wanted, what
-
-

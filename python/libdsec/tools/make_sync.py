@@ -114,6 +114,7 @@ def imports() -> list[str]:
     named["layers"] = {"Layer"}
     named["iam"] = {"Key", "NewKey", "Project", "Quota"}
     named["nodes"] = {"NodeInfo"}
+    named["client"] = {"Traffic"}
     lines = ["import libdsec as _async\n", "from . import _portal\n"]
     for module, names in sorted(named.items()):
         kept = sorted(names - WRAPPED - {"files_transfer", "OutputCallback"})
@@ -139,15 +140,15 @@ def class_of(node: ast.ClassDef) -> str:
     lines = [f"\n\nclass {name}:"]
     doc = ast.get_docstring(node)
     if doc:
-        lines.append(f'    """{synchronous(doc)}"""\n' if "\n" not in doc else indented(f'"""{synchronous(doc)}\n"""', 4) + "\n")
+        lines.append(indented(f'"""{synchronous(doc)}' + ("\n" if "\n" in doc else "") + '"""', 4) + "\n")
     if name != "DSecClient":
         lines.append(f"    def __init__(self, inner: _async.{name}) -> None:\n        self._inner = inner\n")
     for attribute, kind in ATTRIBUTES.get(name, {}).items():
         value = f"self._inner.{attribute}"
         lines.append(
-            f"    @property\n    def {attribute}(self) -> {kind}:\n"
-            f"        return {kind}({value})\n" if kind in WRAPPED else
-            f"    @property\n    def {attribute}(self) -> {kind}:\n        return {value}\n"
+            f"    @property\n    def {attribute}(self) -> {kind}:\n        return {kind}({value})\n"
+            if kind in WRAPPED
+            else f"    @property\n    def {attribute}(self) -> {kind}:\n        return {value}\n"
         )
     for item in node.body:
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -176,8 +177,9 @@ def method_of(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
             f"{shown}        _portal.run(self._inner.__aexit__(kind, error, trace))\n"
         )
     if name == "__aiter__":
-        item = re.search(r"\[(\w+)", ast.unparse(node.returns)).group(1)  # type: ignore[union-attr, arg-type]
-        return f"    def __iter__(self) -> Iterator[{item}]:\n{shown}        return _portal.iterate(self._inner.__aiter__)\n"
+        item = ast.unparse(node.returns or node).split("[")[1].split(",")[0].rstrip("]")
+        body = "return _portal.iterate(self._inner.__aiter__)"
+        return f"    def __iter__(self) -> Iterator[{item}]:\n{shown}        {body}\n"
     signature = synchronous_types(ast.unparse(node.args))
     returned = "None" if node.returns is None else ast.unparse(node.returns)
     arguments = call_arguments(node.args)
@@ -194,8 +196,6 @@ def method_of(owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         return f"    def {name}({signature}) -> Iterator[{item}]:\n{shown}        {body}\n"
     if isinstance(node, ast.AsyncFunctionDef):
         call = f"_portal.run({call})"
-    elif returned in WRAPPED:
-        call = f"_portal.run(_portal.made(lambda: {call}))"
     if returned == owner and name == "open":
         body = f"{call}\n        return self"
     elif returned in WRAPPED:
@@ -224,14 +224,14 @@ def synchronous_types(text: str) -> str:
 def synchronous(doc: str) -> str:
     """Docstrings speak of tasks and `await` in a few places."""
     return (
-        doc.replace("asyncio.run(main())", "main()")
-        .replace("async def ", "def ")
+        doc.replace("\\", "\\\\")
         .replace("async with await ", "with ")
         .replace("async with ", "with ")
         .replace("(await ", "(")
+        .replace("async for ", "for ")
         .replace("await ", "")
         .replace("Cancelling the task", "An interrupt (Ctrl-C)")
-        .replace("(with\n`contextlib.aclosing`, or when the iterator is collected)", "or closing the iterator")
+        .replace("(with\n`contextlib.aclosing`, or when the iterator is collected)", "or\nclosing the iterator")
         .replace("an (async) iterable", "an iterable")
         .replace("`async with`", "`with`")
     )

@@ -5,7 +5,7 @@
 
 __version__ = "0.1.0"
 
-from .client import DSecClient
+from .client import DSecClient, Traffic
 from .command import Command
 from .command_options import CommandLine, InputSource, PtySize
 from .create_many import CreateManyResult
@@ -101,6 +101,7 @@ __all__ = [
     "Skipped",
     "StartCommand",
     "Terminal",
+    "Traffic",
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",

@@ -118,8 +118,3 @@ def callback(told: Callable[[bytes], object] | None) -> Callable[[bytes], Awaita
         await asyncio.to_thread(told, data)
 
     return tell
-
-
-async def made(make: Callable[[], T]) -> T:
-    """Makes inside the loop what must belong to it."""
-    return make()

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import TracebackType
+from typing import NamedTuple
 
 from ._http.calls import Calls
 from ._http.transport import Transport
@@ -24,17 +25,26 @@ from .sandbox_info import SandboxInfo, sandbox_info_of
 from .settings import load_settings
 
 
+class Traffic(NamedTuple):
+    """What a client has under way in one event loop."""
+
+    connections: int
+    #: Calls that count against `max_connections`, and those that wait for their turn.
+    calls: int
+    calls_waiting: int
+    #: Creates that are under way (waiting for capacity included), and those that wait for their turn.
+    creates: int
+    creates_waiting: int
+
+
 class DSecClient:
     """Talks to one platform. May be used from any number of tasks, event loops and threads, and after a fork.
 
-    Example:
-        >>> async def main():
-        ...     async with DSecClient() as client:
-        ...         args = DSecContainerRunArgs(container_image="base", memory_limit_mb=512)
-        ...         async with await client.run_container(args) as sandbox:
-        ...             return (await sandbox.run_shell("echo hello")).stdout
-        >>> asyncio.run(main())
-        'hello\\n'
+    >>> async with DSecClient() as client:
+    ...     args = DSecContainerRunArgs(container_image="base", memory_limit_mb=512)
+    ...     async with await client.run_container(args) as sandbox:
+    ...         print((await sandbox.run_shell("echo hello")).stdout, end="")
+    hello
     """
 
     def __init__(
@@ -124,6 +134,12 @@ class DSecClient:
         Args:
             concurrency: Creates in flight at once.
             timeout: Seconds for each.
+
+        >>> async for result in client.run_containers(DSecContainerRunArgs("base"), count=3):
+        ...     print(result.error or (await result.sandbox.stop()).state)
+        STOPPED
+        STOPPED
+        STOPPED
         """
 
         async def one() -> Sandbox:
@@ -164,6 +180,9 @@ class DSecClient:
             recursive: Also projects below.
             page_size: At most 1000.
             on_unreachable: Told the edges that did not answer: their sandboxes are missing in the list.
+
+        >>> [info.state async for info in client.list(labels={"made-by": "nobody"})]
+        []
         """
         numbers = []
         for state in states:
@@ -188,6 +207,15 @@ class DSecClient:
             request.page_token = page.next_page_token
             if request.page_token == "":
                 return
+
+    async def traffic(self) -> Traffic:
+        """What is under way in this event loop, for watching a burst.
+
+        >>> (await client.traffic()).creates_waiting
+        0
+        """
+        pool = await self._calls.http.pool()
+        return Traffic(pool.connections, pool.calls, pool.calls_waiting, pool.creating, pool.creates_waiting)
 
     def close_now(self) -> None:
         """Ends open calls with CANCELLED. Sandboxes go on."""

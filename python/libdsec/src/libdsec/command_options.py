@@ -97,11 +97,11 @@ def text(value: str | None, name: str) -> str:
     return value
 
 
-def user_of(value: str | int | None) -> str:
+def user_of(value: str | int | None, name: str = "user") -> str:
     """Name or number; the number may be an int."""
     if isinstance(value, bool):
-        raise wrong_type("user", value, "str or int")
-    return str(value) if isinstance(value, int) else text(value, "user")
+        raise wrong_type(name, value, "str or int")
+    return str(value) if isinstance(value, int) else text(value, name)
 
 
 def to_bytes(value: object, name: str) -> bytes:

@@ -37,7 +37,14 @@ __all__ = [
 
 class DsecError(Exception):
     """A call that the platform did not carry out. Made as the class of its code: `DsecError("FILE_NOT_FOUND", …)` is a
-    `NotFoundError`."""
+    `NotFoundError`.
+
+    >>> try:
+    ...     await sandbox.files.read("/no/such/file")
+    ... except NotFoundError as error:
+    ...     error.reason, error.retryable, error.outcome
+    ('FILE_NOT_FOUND', False, '')
+    """
 
     #: The code of the Connect protocol, "not_found".
     code: str = "internal"

@@ -51,7 +51,16 @@ class FileEvent:
 
 
 class Files:
-    """`Sandbox.files`. Every call takes `user`: name or number; default: the sandbox's init user."""
+    """`Sandbox.files`. Every call takes `user`: name or number; default: the sandbox's init user.
+
+    >>> await sandbox.files.write("/work/notes.txt", "hello", parents=True, mode=0o600)
+    >>> await sandbox.files.read("/work/notes.txt", offset=1, length=3)
+    b'ell'
+    >>> (await sandbox.files.stat("/work/notes.txt")).size_bytes
+    5
+    >>> [entry.name for entry in await sandbox.files.list("/work")]
+    ['notes.txt']
+    """
 
     def __init__(self, calls: Calls, sandbox_id: str) -> None:
         self._calls = calls

@@ -102,7 +102,7 @@ def create_request(args: DSecContainerRunArgs) -> m.CreateSandboxRequest:
             cpu_cores_request=_cores(args.cpu_cores_request, "cpu_cores_request"),
             env=strings(args.env, "env"),
             secret_env=strings(args.secret_env, "secret_env"),
-            init_user=user_of(args.init_user),
+            init_user=user_of(args.init_user, "init_user"),
             working_dir=text(args.working_dir, "working_dir"),
             hostname=text(args.hostname, "hostname"),
             network_rules=None if args.network_rules is None else rules_of(args.network_rules),

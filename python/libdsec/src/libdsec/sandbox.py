@@ -128,6 +128,10 @@ class Sandbox:
 
         Raises:
             DsecError: EMPTY_COMMAND, INVALID_USER, SANDBOX_ENDED, SANDBOX_LOST, UNAVAILABLE, …
+
+        >>> result = await sandbox.exec(["sh", "-c", "cat; exit 3"], stdin="hello", timeout=10)
+        >>> result.exit_code, result.stdout, result.timed_out
+        (3, 'hello', False)
         """
         if isinstance(argv, str):
             raise wrong_type("argv", argv, "a list of str or bytes; run_shell() takes shell text")
@@ -207,6 +211,12 @@ class Sandbox:
         """Runs a program (a list) or shell text (str) and gives its output as it comes. A slow reader slows it.
 
         Args are those of `exec`; `stdin` is at most 1 MiB.
+
+        >>> stream = sandbox.stream("echo out; echo err >&2")
+        >>> sorted([(chunk.stream, chunk.data, chunk.offset) async for chunk in stream])
+        [('stderr', b'err\\n', 0), ('stdout', b'out\\n', 0)]
+        >>> (await stream.outcome()).exit_code
+        0
         """
         prepared = prepare(
             line,
@@ -246,7 +256,13 @@ class Sandbox:
         command_id: str | None = None,
     ) -> Command:
         """Starts a program (a list) or shell text (str) in the background. It goes on without us, also when the client
-        ends. Args are those of `exec`; with `stdin_open` input comes later by `Command.write_input`."""
+        ends. Args are those of `exec`; with `stdin_open` input comes later by `Command.write_input`.
+
+        >>> command = await sandbox.start(["sleep", "600"])
+        >>> await command.kill("SIGTERM")
+        >>> (await command.wait()).signal
+        'SIGTERM'
+        """
         prepared = prepare(
             line,
             cwd=cwd,
@@ -290,7 +306,13 @@ class Sandbox:
         secret_env: Mapping[str, str] | None = None,
         user: str | int | None = None,
     ) -> Session:
-        """Opens a shell session, or takes up the open one of that ID ([A-Za-z0-9_-]{1,64}; default: a random one)."""
+        """Opens a shell session, or takes up the open one of that ID ([A-Za-z0-9_-]{1,64}; default: a random one).
+
+        >>> async with await sandbox.session(env={"GREETING": "hello"}) as session:
+        ...     moved = await session.run("cd /tmp")
+        ...     print((await session.run("echo $GREETING from $PWD")).stdout, end="")
+        hello from /tmp
+        """
         name = text(session_id, "session_id") or f"s{random_id(20)}"
         request = m.OpenSessionRequest(
             self.id, name, text(cwd, "cwd"), strings(env, "env"), strings(secret_env, "secret_env"), user_of(user)
@@ -324,6 +346,13 @@ class Sandbox:
         Args:
             command: Default: the user's login shell where the image has one, else the platform's bash.
             rows: Characters; so is `cols`.
+
+        >>> async with await sandbox.terminal(["cat"]) as terminal:
+        ...     await terminal.write("hello")
+        ...     async for output in terminal:
+        ...         print(output)
+        ...         break
+        b'hello'
         """
         return await open_terminal(
             self._calls,

@@ -20,6 +20,7 @@ from types import TracebackType
 import libdsec as _async
 
 from . import _portal
+from .client import Traffic
 from .command_options import (
     CommandLine,
     InputSource,
@@ -99,11 +100,7 @@ class Command:
 
     def attach(self, *, stdout_offset: int = 0, stderr_offset: int = 0) -> CommandStream:
         """Output from the offsets (bytes) on, until the command ends. Several readers do not disturb each other."""
-        return CommandStream(
-            _portal.run(
-                _portal.made(lambda: self._inner.attach(stdout_offset=stdout_offset, stderr_offset=stderr_offset))
-            )
-        )
+        return CommandStream(self._inner.attach(stdout_offset=stdout_offset, stderr_offset=stderr_offset))
 
     def output(self, *, cap_bytes: int = 16 << 20) -> CommandResult:
         """All output from the beginning, collected at the command's end, up to `cap_bytes` a stream (head and tail)."""
@@ -234,7 +231,16 @@ class Terminal:
 
 
 class Files:
-    """`Sandbox.files`. Every call takes `user`: name or number; default: the sandbox's init user."""
+    """`Sandbox.files`. Every call takes `user`: name or number; default: the sandbox's init user.
+
+    >>> sandbox.files.write("/work/notes.txt", "hello", parents=True, mode=0o600)
+    >>> sandbox.files.read("/work/notes.txt", offset=1, length=3)
+    b'ell'
+    >>> (sandbox.files.stat("/work/notes.txt")).size_bytes
+    5
+    >>> [entry.name for entry in sandbox.files.list("/work")]
+    ['notes.txt']
+    """
 
     def __init__(self, inner: _async.Files) -> None:
         self._inner = inner
@@ -400,6 +406,10 @@ class Sandbox:
 
         Raises:
             DsecError: EMPTY_COMMAND, INVALID_USER, SANDBOX_ENDED, SANDBOX_LOST, UNAVAILABLE, …
+
+        >>> result = sandbox.exec(["sh", "-c", "cat; exit 3"], stdin="hello", timeout=10)
+        >>> result.exit_code, result.stdout, result.timed_out
+        (3, 'hello', False)
         """
         return _portal.run(
             self._inner.exec(
@@ -473,24 +483,26 @@ class Sandbox:
         """Runs a program (a list) or shell text (str) and gives its output as it comes. A slow reader slows it.
 
         Args are those of `exec`; `stdin` is at most 1 MiB.
+
+        >>> stream = sandbox.stream("echo out; echo err >&2")
+        >>> sorted([(chunk.stream, chunk.data, chunk.offset) for chunk in stream])
+        [('stderr', b'err\\n', 0), ('stdout', b'out\\n', 0)]
+        >>> (stream.outcome()).exit_code
+        0
         """
         return CommandStream(
-            _portal.run(
-                _portal.made(
-                    lambda: self._inner.stream(
-                        line,
-                        cwd=cwd,
-                        env=env,
-                        secret_env=secret_env,
-                        user=user,
-                        stdin=stdin,
-                        timeout=timeout,
-                        pty=pty,
-                        output_cap_bytes=output_cap_bytes,
-                        command_id=command_id,
-                        kill_on_cancel=kill_on_cancel,
-                    )
-                )
+            self._inner.stream(
+                line,
+                cwd=cwd,
+                env=env,
+                secret_env=secret_env,
+                user=user,
+                stdin=stdin,
+                timeout=timeout,
+                pty=pty,
+                output_cap_bytes=output_cap_bytes,
+                command_id=command_id,
+                kill_on_cancel=kill_on_cancel,
             )
         )
 
@@ -511,6 +523,11 @@ class Sandbox:
     ) -> Command:
         """Starts a program (a list) or shell text (str) in the background. It goes on without us, also when the client
         ends. Args are those of `exec`; with `stdin_open` input comes later by `Command.write_input`.
+
+        >>> command = sandbox.start(["sleep", "600"])
+        >>> command.kill("SIGTERM")
+        >>> (command.wait()).signal
+        'SIGTERM'
         """
         return Command(
             _portal.run(
@@ -532,7 +549,7 @@ class Sandbox:
 
     def command(self, id: str) -> Command:
         """A handle of a command that was started earlier, by anyone. Asks nothing of the server."""
-        return Command(_portal.run(_portal.made(lambda: self._inner.command(id))))
+        return Command(self._inner.command(id))
 
     def commands(self, *, running_only: bool = False, page_size: int = 0) -> Iterator[CommandInfo]:
         """The history of commands, oldest first."""
@@ -547,7 +564,13 @@ class Sandbox:
         secret_env: Mapping[str, str] | None = None,
         user: str | int | None = None,
     ) -> Session:
-        """Opens a shell session, or takes up the open one of that ID ([A-Za-z0-9_-]{1,64}; default: a random one)."""
+        """Opens a shell session, or takes up the open one of that ID ([A-Za-z0-9_-]{1,64}; default: a random one).
+
+        >>> with sandbox.session(env={"GREETING": "hello"}) as session:
+        ...     moved = session.run("cd /tmp")
+        ...     print((session.run("echo $GREETING from $PWD")).stdout, end="")
+        hello from /tmp
+        """
         return Session(
             _portal.run(self._inner.session(session_id=session_id, cwd=cwd, env=env, secret_env=secret_env, user=user))
         )
@@ -574,6 +597,13 @@ class Sandbox:
         Args:
             command: Default: the user's login shell where the image has one, else the platform's bash.
             rows: Characters; so is `cols`.
+
+        >>> with sandbox.terminal(["cat"]) as terminal:
+        ...     terminal.write("hello")
+        ...     for output in terminal:
+        ...         print(output)
+        ...         break
+        b'hello'
         """
         return Terminal(
             _portal.run(
@@ -760,14 +790,11 @@ class Nodes:
 class DSecClient:
     """Talks to one platform. May be used from any number of tasks, event loops and threads, and after a fork.
 
-    Example:
-        >>> def main():
-        ...     with DSecClient() as client:
-        ...         args = DSecContainerRunArgs(container_image="base", memory_limit_mb=512)
-        ...         with client.run_container(args) as sandbox:
-        ...             return (sandbox.run_shell("echo hello")).stdout
-        >>> main()
-        'hello\n'
+    >>> with DSecClient() as client:
+    ...     args = DSecContainerRunArgs(container_image="base", memory_limit_mb=512)
+    ...     with client.run_container(args) as sandbox:
+    ...         print((sandbox.run_shell("echo hello")).stdout, end="")
+    hello
     """
 
     @property
@@ -863,11 +890,18 @@ class DSecClient:
         timeout: float = 120.0,
         wait_for_quota: bool = False,
     ) -> Iterator[CreateManyResult]:
-        """Creates `count` of them; yields each, or its error, as it becomes ready. Leaving the loop early or closing the iterator stops the rest.
+        """Creates `count` of them; yields each, or its error, as it becomes ready. Leaving the loop early or
+        closing the iterator stops the rest.
 
         Args:
             concurrency: Creates in flight at once.
             timeout: Seconds for each.
+
+        >>> for result in client.run_containers(DSecContainerRunArgs("base"), count=3):
+        ...     print(result.error or (result.sandbox.stop()).state)
+        STOPPED
+        STOPPED
+        STOPPED
         """
         return map(
             _create_many_result,
@@ -884,7 +918,7 @@ class DSecClient:
 
     def sandbox(self, id: str) -> Sandbox:
         """The same without asking the server: the first call tells whether it is there."""
-        return Sandbox(_portal.run(_portal.made(lambda: self._inner.sandbox(id))))
+        return Sandbox(self._inner.sandbox(id))
 
     def list(
         self,
@@ -905,6 +939,9 @@ class DSecClient:
             recursive: Also projects below.
             page_size: At most 1000.
             on_unreachable: Told the edges that did not answer: their sandboxes are missing in the list.
+
+        >>> [info.state for info in client.list(labels={"made-by": "nobody"})]
+        []
         """
         return _portal.iterate(
             lambda: self._inner.list(
@@ -917,6 +954,14 @@ class DSecClient:
                 on_unreachable=on_unreachable,
             )
         )
+
+    def traffic(self) -> Traffic:
+        """What is under way in this event loop, for watching a burst.
+
+        >>> (client.traffic()).creates_waiting
+        0
+        """
+        return _portal.run(self._inner.traffic())
 
     def close(self) -> None:
         """The same, after what was given up by a cancelled task has been put away (at most some seconds)."""

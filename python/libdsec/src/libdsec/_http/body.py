@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 
-from ..command_options import InputSource, to_bytes
+from ..command_options import InputSource, to_bytes, wrong_type
 from ..input import pieces
 from .calls import Calls
 from .connection import Response
@@ -26,6 +26,8 @@ async def send_body(calls: Calls, method: str, path: str, source: InputSource, s
             return await http.exchange(head, body, where, long=True)
 
         response = await retrying(attempt, within=calls.retry_within, harmless=True)
+    elif not hasattr(source, "__aiter__") and not hasattr(source, "__iter__"):
+        raise wrong_type("content", source, "str, bytes, a file or an iterable of them")
     else:
         head = http.head(method, path, _OCTETS, sandbox_id, -1)
         response = await http.upload(head, pieces(source, "content"), where)

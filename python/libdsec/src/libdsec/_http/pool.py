@@ -11,7 +11,8 @@ import asyncio
 import os
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from ..errors import DsecError
@@ -57,15 +58,18 @@ class Pool:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._idle: list[Connection] = []
         self._all: set[Connection] = set()
-        self.creates = asyncio.Semaphore(max(1, int(limit * _CREATES_SHARE)))
+        self._creates = asyncio.Semaphore(max(1, int(limit * _CREATES_SHARE)))
+        #: Creates that are under way, and those that wait for their turn.
+        self.creating = 0
+        self.creates_waiting = 0
         self.closed = False
         #: Work that goes on after its caller has left.
         self.afterwards: set[asyncio.Task[None]] = set()
         self._guard: AsyncGenerator[None, None] | None = None
 
     async def guard(self) -> None:
-        """Closes with the loop: `asyncio.run` ends open generators before it closes its loop. A client that is forgotten
-        takes the generator along, and the loop then ends it too."""
+        """Closes with the loop: `asyncio.run` ends open generators before it closes its loop. The generator of a client
+        that is forgotten is ended by the loop too."""
 
         async def until_the_end() -> AsyncGenerator[None, None]:
             try:
@@ -75,6 +79,33 @@ class Pool:
 
         self._guard = until_the_end()
         await self._guard.__anext__()
+
+    @asynccontextmanager
+    async def create(self) -> AsyncIterator[None]:
+        """A turn among the creates: they wait for each other here and not at the server."""
+        self.creates_waiting += 1
+        try:
+            await self._creates.acquire()
+        finally:
+            self.creates_waiting -= 1
+        self.creating += 1
+        try:
+            yield
+        finally:
+            self.creating -= 1
+            self._creates.release()
+
+    @property
+    def connections(self) -> int:
+        return len(self._all)
+
+    @property
+    def calls(self) -> int:
+        return self._taken
+
+    @property
+    def calls_waiting(self) -> int:
+        return len(self._waiters)
 
     async def slot(self, long: bool, within: float | None = None) -> Slot | None:
         """Waits for a place in the order of asking. None when `within` seconds are over before."""

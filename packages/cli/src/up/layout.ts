@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync, statfsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { DsecError } from "@dsec/api";
+import { ownRun } from "./range-marks.ts";
 
 export const defaultDataDir = "/var/lib/dsec";
 export const defaultPort = 7878;
@@ -57,13 +58,14 @@ export function placesOf(options: Pick<UpOptions, "dataDir" | "runDir">): Places
   }
   const known = readHolder(dataDir)?.runDir;
   if (known !== undefined) return { dataDir, runDir: known };
-  const hash = createHash("sha256").update(dataDir).digest("hex").slice(0, 8);
-  const name = dataDir === defaultDataDir ? "dsec" : `dsec-${hash}`;
-  return { dataDir, runDir: join(runBase(), name) };
+  const hash = (text: string) => createHash("sha256").update(text).digest("hex").slice(0, 8);
+  // Memory is shared with chroots that have the same /dev but a /run of their own.
+  if (runBase() === "/dev/shm") return { dataDir, runDir: `/dev/shm/dsec-${hash(`${ownRun()} ${dataDir}`)}` };
+  return { dataDir, runDir: dataDir === defaultDataDir ? "/run/dsec" : `/run/dsec-${hash(dataDir)}` };
 }
 
 /** /run; where that is on a disk, as in some containers and images, memory: each sandbox makes and removes a socket. */
-export function runBase(): "/run" | "/dev/shm" {
+function runBase(): "/run" | "/dev/shm" {
   return !isInMemory("/run") && isInMemory("/dev/shm") ? "/dev/shm" : "/run";
 }
 

@@ -44,7 +44,8 @@ test("the closing line names skipped ones only where there are some", () => {
 });
 
 test("pytest's summary counts errors as failures, and a run that broke off", () => {
-  const summary = "SKIPPED [1] tests/test_a.py:3: no uvloop here\n= 2 failed, 7 passed, 1 skipped, 1 error in 3.21s =\n";
+  const summary =
+    "SKIPPED [1] tests/test_a.py:3: no uvloop here\n= 2 failed, 7 passed, 1 skipped, 1 error in 3.21s =\n";
   expect(countPytest(summary, 1)).toEqual({ passed: 7, failed: 3, skipped: ["tests/test_a.py:3: no uvloop here"] });
   expect(countPytest("7 passed in 63.10s (0:01:03)\n", 0)).toEqual({ passed: 7, failed: 0, skipped: [] });
   expect(countPytest("no tests ran in 0.01s", 5)).toEqual({ passed: 0, failed: 0, skipped: [] });

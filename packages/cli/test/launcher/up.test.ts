@@ -21,7 +21,7 @@ async function until<T>(what: () => Promise<T | undefined | false>): Promise<T> 
   for (let tries = 0; ; tries += 1) {
     const value = await what();
     if (value) return value;
-    if (tries > 150) throw new Error("it did not come about");
+    if (tries > 600) throw new Error("it did not come about");
     await sleep(200);
   }
 }

@@ -40,7 +40,8 @@ class Platform:
 
     def env(self) -> dict[str, str]:
         """For a program that finds the platform by itself."""
-        return {**os.environ, "DSEC_ENDPOINT": self.endpoint, "DSEC_API_KEY": self.api_key}
+        source = str(ROOT / "python/libdsec/src")
+        return {**os.environ, "PYTHONPATH": source, "DSEC_ENDPOINT": self.endpoint, "DSEC_API_KEY": self.api_key}
 
     def end(self) -> None:
         assert self._process.stdin is not None

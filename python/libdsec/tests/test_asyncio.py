@@ -253,9 +253,10 @@ from libdsec import DSecClient, DSecContainerRunArgs
 async def main():
     client = DSecClient()
     sandbox = client.sandbox({shared!r})
-    stream = sandbox.stream("echo streamed; sleep 5")
-    async for chunk in stream:
+    async for chunk in sandbox.stream("echo streamed; sleep 5"):
         break
+    left = sandbox.stream("echo streamed; sleep 5").__aiter__()
+    await left.__anext__()
     waiting = asyncio.create_task(sandbox.exec(["sleep", "5"]))
     print((await sandbox.run_shell("echo hello")).stdout, end="")
 asyncio.run(main())
@@ -265,6 +266,8 @@ from libdsec.sync import DSecClient
 sandbox = DSecClient().sandbox({shared!r})
 for chunk in sandbox.stream("echo streamed; sleep 5"):
     break
+left = iter(sandbox.stream("echo streamed; sleep 5"))
+next(left)
 print(sandbox.run_shell("echo hello").stdout, end="")
 """
 

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+class EndedError(RuntimeError):
+    """The interpreter ends, and the loop has ended before."""
+
+
 _END: Any = object()
 
 
@@ -39,7 +46,7 @@ class Portal:
         """Runs it in the portal's loop and waits. An interrupt (Ctrl-C) cancels it."""
         if self._loop is None or not self._thread.is_alive():
             work.close()
-            raise RuntimeError("the interpreter is ending")
+            raise EndedError("the interpreter is ending")
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a synchronous call inside libdsec's own loop; use libdsec.DSecClient there")
@@ -106,7 +113,9 @@ def iterate(source: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         while (item := run(following(iterator))) is not _END:
             yield item
     finally:
-        run(close(iterator))
+        # What is still open when the interpreter ends went with the loop.
+        with contextlib.suppress(EndedError):
+            run(close(iterator))
 
 
 def callback(told: Callable[[bytes], object] | None) -> Callable[[bytes], Awaitable[None]] | None:

@@ -355,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
 
 def _words(error: BaseException) -> str:
     number = getattr(error, "errno", None)
-    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and number:
+    if isinstance(error, OSError) and not isinstance(error, (socket.gaierror, ssl.SSLError)) and number:
         return os.strerror(number)
     return str(error) or type(error).__name__
 

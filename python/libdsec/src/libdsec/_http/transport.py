@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import TypeVar
 
 from .. import __version__
@@ -101,9 +101,9 @@ class Transport:
                 raise self._error(response)
             yield connection, response
 
-    async def upload(self, head: bytes, parts: AsyncIterable[bytes], path: str) -> Response:
+    async def upload(self, head: bytes, source: AsyncGenerator[bytes, None], path: str) -> Response:
         """Sends a body of unknown length in chunks, and gives the whole answer."""
-        async with self._held(True, 0, path) as connection:
+        async with aclosing(source) as parts, self._held(True, 0, path) as connection:
             connection.send(head)
             early = True
             async for part in parts:

@@ -20,12 +20,16 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DSecClient } from "@dsec/libdsec";
+import { serverFlags } from "../../packages/cli/src/up/settings.ts";
 
 const root = join(import.meta.dirname, "../..");
 const programs = join(root, "native/target", process.env.DSEC_TEST_PROFILE ?? "release");
 /** Servers run as a user without a name, as they would as `dsec`. */
 const serverUser = 64_123;
-const slots = 2_000;
+const slots = 500;
+/** Ranges of IDs that platforms of tests take, away from those of `up`; each edge has one. */
+const firstId = 1_000_000_000;
+const idRanges = 96;
 
 export interface PlatformOptions {
   /** Number of edges; default 1. */
@@ -49,6 +53,7 @@ export class Platform implements AsyncDisposable {
   readonly runDir: string;
   readonly edges: string[];
   readonly ports: number[];
+  static #count = 0;
   readonly #programs = new Map<string, Program>();
   #clients: DSecClient[] = [];
 
@@ -164,7 +169,8 @@ export class Platform implements AsyncDisposable {
     const principalPrivateKeyFile = write("private.jwk", { ...privateKey.export({ format: "jwk" }), alg: "EdDSA" });
     const principalPublicKeyFile = write("public.jwk", { ...publicKey.export({ format: "jwk" }), alg: "EdDSA" });
     const database = options.databaseUrl ? { url: options.databaseUrl } : { pgliteDir: join(data, "pg") };
-    let uidStart = 1_000_000_000 + (randomBytes(1)[0] ?? 0) * 65_536 * 16;
+    // Platforms of other test processes run at the same time, and IDs tell hostd what is its own.
+    let range = (process.pid * 4 + Platform.#count++ * 3) % (idRanges - this.edges.length);
     for (const edge of this.edges) {
       const runDir = join(this.runDir, edge);
       mkdirSync(runDir, { mode: 0o755 });
@@ -175,10 +181,10 @@ export class Platform implements AsyncDisposable {
         file: join(programs, "hostd"),
         args: [
           ...["--edge", edge, "--run-dir", runDir, "--data-dir", data, "--edge-uid", String(serverUser)],
-          ...["--uid-start", String(uidStart), "--slots", String(slots), "--bash", "/bin/bash-static"],
+          ...["--uid-start", String(firstId + range++ * slots * 65_537), "--slots", String(slots)],
+          ...["--bash", "/bin/bash-static"],
         ],
       });
-      uidStart += slots * 65_537;
       const config = write(`edge-${edge}.json`, {
         ...{ edge, dataDir: data, runDir, principalPublicKeyFile, mklayer: join(programs, "mklayer") },
         ...options.edgeSettings,
@@ -187,7 +193,7 @@ export class Platform implements AsyncDisposable {
         name: `edge-${edge}`,
         asRoot: false,
         file: process.execPath,
-        args: [join(root, "packages/edge/src/main.ts"), "--config", config],
+        args: [...serverFlags, join(root, "packages/edge/src/main.ts"), "--config", config],
       });
     }
     const edges = this.edges.map((edge) => ({ edge, socket: join(this.runDir, edge, "edge.sock") }));
@@ -202,7 +208,7 @@ export class Platform implements AsyncDisposable {
         name: `apiserver-${index}`,
         asRoot: false,
         file: process.execPath,
-        args: [join(root, "packages/apiserver/src/main.ts"), "--config", config],
+        args: [...serverFlags, join(root, "packages/apiserver/src/main.ts"), "--config", config],
       });
     });
   }

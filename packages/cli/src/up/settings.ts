@@ -7,6 +7,9 @@ import type { Range } from "./ranges.ts";
 import type { User } from "./users.ts";
 import type { Program } from "./watched.ts";
 
+/** Node's flags for the servers: short garbage stays out of the old space; the edge collects when it is idle. */
+export const serverFlags = ["--disable-warning=ExperimentalWarning", "--max-semi-space-size=16", "--expose-gc"];
+
 export interface Plan {
   readonly dataDir: string;
   readonly runDir: string;
@@ -83,15 +86,7 @@ function nodeProgram(plan: Plan, name: string, main: string, config: string): Pr
   return {
     name,
     file: plan.app.node,
-    args: [
-      "--disable-warning=ExperimentalWarning",
-      "--max-semi-space-size=16",
-      // For idle-memory.ts.
-      "--expose-gc",
-      join(plan.app.dir, main),
-      "--config",
-      config,
-    ],
+    args: [...serverFlags, join(plan.app.dir, main), "--config", config],
     cwd: plan.app.dir,
     // Nothing of the caller's environment: it may hold secrets, and proxies that the servers must not use.
     env: {

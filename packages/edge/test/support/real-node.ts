@@ -41,7 +41,7 @@ export class RealNode {
   readonly runDir = mkdtempSync("/run/dsec-test-");
   readonly dataDir = mkdtempSync("/var/tmp/dsec-test-");
   readonly log: string[] = [];
-  private readonly uidStart = 300_000_000 + Math.floor(Math.random() * 800) * slots * 65_537;
+  private readonly uidStart = 300_000_000 + Math.floor(Math.random() * 150) * slots * 65_537;
   private hostd: ChildProcess | undefined;
   private edge: ChildProcess | undefined;
   private readonly clients: EdgeClient[] = [];

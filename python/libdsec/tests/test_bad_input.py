@@ -277,3 +277,25 @@ def test_errors_survive_pickling() -> None:
         again = pickle.loads(pickle.dumps(one))
         assert (type(again), str(again), again.__dict__) == (type(one), str(one), one.__dict__)
     assert isinstance(error, NotFoundError)
+
+
+async def test_what_is_too_long(client: DSecClient, shared: str) -> None:
+    sandbox = client.sandbox(shared)
+    mib = "x" * (1 << 20)
+    for call in (
+        lambda: sandbox.exec(["echo", mib * 20]),
+        lambda: sandbox.run_shell(":" + mib * 20),
+        lambda: sandbox.exec(["true"], env={"A": mib * 20}),
+        lambda: sandbox.exec(["true"], command_id="c" * 65),
+        lambda: sandbox.session(session_id="s" * 65),
+        lambda: sandbox.files.write("/tmp/" + "n" * 5000, ""),
+        lambda: sandbox.files.write("/tmp/" + mib, ""),
+        lambda: sandbox.files.stat("/tmp/" + mib),
+        lambda: client.run_container(DSecContainerRunArgs("base", labels={"a": mib * 20})),
+        lambda: client.run_container(DSecContainerRunArgs("n" * 5000)),
+        lambda: client.layers.get(mib),
+    ):
+        with pytest.raises(DsecError) as failed:
+            await asyncio.wait_for(call(), 20)
+        assert not is_infrastructure_error(failed.value)
+        assert len(str(failed.value)) < 2000

@@ -109,7 +109,7 @@ def imports() -> list[str]:
             if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module and not node.module.startswith("_"):
                 named.setdefault(node.module, set()).update(alias.name for alias in node.names)
     named["files"] = {"FileEvent", "FileInfo", "LocalPath", "RemotePath"}
-    named["sandbox"] = {"NetworkUpdate", "SandboxEvent", "SandboxUsage", "SessionInfo"}
+    named["sandbox"] = set()
     named["output_stream"] = {"OutputChunk"}
     named["layers"] = {"Layer"}
     named["iam"] = {"Key", "NewKey", "Project", "Quota"}

@@ -39,8 +39,16 @@ from .nodes import NodeInfo, Nodes
 from .output_stream import CommandStream, OutputChunk
 from .results import CommandInfo, CommandOutcome, CommandResult, PerStream
 from .run_args import DSecContainerRunArgs, NetworkRules, StartCommand
-from .sandbox import NetworkUpdate, Sandbox, SandboxEvent, SandboxUsage, SessionInfo
-from .sandbox_info import LayerUse, Notice, SandboxInfo
+from .sandbox import Sandbox
+from .sandbox_info import (
+    LayerUse,
+    NetworkUpdate,
+    Notice,
+    SandboxEvent,
+    SandboxInfo,
+    SandboxUsage,
+    SessionInfo,
+)
 from .session import Session
 from .settings import Settings, config_file, load_settings
 from .terminal import Terminal

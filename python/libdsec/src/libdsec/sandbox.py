@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple
 
 from ._http.calls import Calls
 from ._wire import messages as m
@@ -30,46 +28,18 @@ from .files import Files
 from .output_stream import CommandStream
 from .results import CommandInfo, CommandResult, command_info_of, name_of, time_of
 from .run_args import NetworkRules, rules_of
-from .sandbox_info import Notice, SandboxInfo, notices_of, sandbox_info_of
+from .sandbox_info import (
+    NetworkUpdate,
+    Notice,
+    SandboxEvent,
+    SandboxInfo,
+    SandboxUsage,
+    SessionInfo,
+    notices_of,
+    sandbox_info_of,
+)
 from .session import Session
 from .terminal import Terminal, open_terminal
-
-
-@dataclass(frozen=True)
-class SandboxEvent:
-    at: datetime
-    #: "CREATED", "READY", "EXTENDED", "NETWORK_UPDATED", "STOPPING", "ENDED", …
-    type: str
-    #: "" unless it ended.
-    end_reason: str
-    message: str
-
-
-@dataclass(frozen=True)
-class SandboxUsage:
-    cpu_seconds: float
-    memory_bytes: int
-    peak_memory_bytes: int
-    disk_bytes: int
-    processes: int
-    oom_kills: int
-    pids_limit_hits: int
-
-
-@dataclass(frozen=True)
-class SessionInfo:
-    id: str
-    user: str
-    opened_at: datetime
-    #: ID of the command that runs in it now, or "".
-    command_id: str
-    #: Times its shell was started again after it ended.
-    restarts: int
-
-
-class NetworkUpdate(NamedTuple):
-    version: int
-    notices: list[Notice]
 
 
 class Sandbox:

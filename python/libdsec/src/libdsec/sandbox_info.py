@@ -1,9 +1,10 @@
-"""A sandbox as its edge describes it."""
+"""A sandbox as its edge describes it, and what happens in it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from ._wire import messages as m
 from .results import date_of, name_of
@@ -63,6 +64,43 @@ class SandboxInfo:
     created_by: str
     #: ID of the sandbox in which it went on, or "".
     moved_to: str
+
+
+@dataclass(frozen=True)
+class SandboxEvent:
+    at: datetime
+    #: "CREATED", "READY", "EXTENDED", "NETWORK_UPDATED", "STOPPING", "ENDED", …
+    type: str
+    #: "" unless it ended.
+    end_reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class SandboxUsage:
+    cpu_seconds: float
+    memory_bytes: int
+    peak_memory_bytes: int
+    disk_bytes: int
+    processes: int
+    oom_kills: int
+    pids_limit_hits: int
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    id: str
+    user: str
+    opened_at: datetime
+    #: ID of the command that runs in it now, or "".
+    command_id: str
+    #: Times its shell was started again after it ended.
+    restarts: int
+
+
+class NetworkUpdate(NamedTuple):
+    version: int
+    notices: list[Notice]
 
 
 def notices_of(wire: list[m.Notice]) -> list[Notice]:

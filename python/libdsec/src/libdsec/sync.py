@@ -40,8 +40,14 @@ from .results import (
     PerStream,
 )
 from .run_args import DSecContainerRunArgs, NetworkRules
-from .sandbox import NetworkUpdate, SandboxEvent, SandboxUsage, SessionInfo
-from .sandbox_info import Notice, SandboxInfo
+from .sandbox_info import (
+    NetworkUpdate,
+    Notice,
+    SandboxEvent,
+    SandboxInfo,
+    SandboxUsage,
+    SessionInfo,
+)
 
 
 class CommandStream:

@@ -25,7 +25,9 @@ export function report(error: unknown): number {
     metadata?: Record<string, string>;
   };
   const ended = metadata?.["end_reason"];
-  process.stderr.write(`dsec: ${safe(message ?? String(error))}${ended ? ` (${safe(ended)})` : ""}\n`);
+  const said = message ?? String(error);
+  const why = ended && !said.includes(`(${ended})`) ? ` (${ended})` : "";
+  process.stderr.write(`dsec: ${safe(said + why)}\n`);
   if (next) process.stderr.write(`  next: ${next}\n`);
   if (reason === undefined && process.env["DSEC_DEBUG"]) process.stderr.write(`${(error as Error).stack}\n`);
   return 1;

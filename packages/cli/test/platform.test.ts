@@ -23,6 +23,8 @@ test("run gives output and code of the command, passes input, and leaves no sand
   expect((await run("run", "base", "--", "sh", "-c", "kill -9 $$")).code).toBe(137);
   expect((await run("run", "base", "--timeout", "300ms", "--", "sleep", "60")).code).toBe(124);
   expect((await run("run", "base", "--", "/no/such")).code).toBe(127);
+  const nowhere = await run("run", "base", "--workdir", "/no/such", "--", "pwd");
+  expect([nowhere.code, nowhere.stderr]).toEqual([125, expect.stringContaining("/no/such")]);
   expect(
     (await dsec(["run", "base", "--", "sha256sum"], { env: env(), input: Buffer.alloc(3 << 20) })).stdout,
   ).toContain("bbd05cf6097ac9b1f89ea29d2542c1b7b67ee46848393895f5a9e43fa1f621e5");
@@ -70,7 +72,8 @@ test("create, exec, history, logs, events, usage, extend, stop", async () => {
   expect((await run("extend", id, "1h")).code).toBe(0);
   expect((await run("ls", "-q", "--label", "cli=1")).stdout).toBe(`${id}\n`);
   expect((await run("stop", "--label", "cli=1")).code).toBe(0);
-  expect((await run("exec", id, "--", "true")).code).toBe(125);
+  const gone = await run("exec", id, "--", "true");
+  expect([gone.code, gone.stderr.match(/\(STOPPED\)/g)?.length]).toEqual([125, 1]);
 });
 
 test("cp takes files and trees in both directions, as cp does", async () => {

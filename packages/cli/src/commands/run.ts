@@ -87,9 +87,11 @@ async function run(image: string, argv: string[], flags: RunFlags): Promise<numb
       try {
         if (flags.tty) {
           const { runTerminal } = await import("../raw-terminal.ts");
-          return await runTerminal(sandbox, argv, { timeoutMs: flags.timeout, signal });
+          return await runTerminal(sandbox, argv, { cwd: flags.workdir, timeoutMs: flags.timeout, signal });
         }
         return await runAttached(sandbox, argv, {
+          // Said of this command, a directory that is not there is an error.
+          cwd: flags.workdir,
           timeoutMs: flags.timeout,
           signal,
           killOnAbort: true,

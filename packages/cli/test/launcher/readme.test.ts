@@ -29,7 +29,7 @@ describe.runIf(ready)("on a platform", () => {
     await using client = new DSecClient(platform.settings);
     await client.layers.import({ kind: "base", name: "debian", project: "public", body: createReadStream(baseTar) });
     const env = { ...platform.env, HOME: platform.dir };
-    const [, commandLine = "", , , curl = ""] = shell;
+    const [, commandLine = "", , pip = "", curl = ""] = shell;
 
     const lines = await run("bash", ["-euo", "pipefail", "-c", commandLine], env, root);
     expect(lines.stderr).toBe("");
@@ -52,11 +52,14 @@ describe.runIf(ready)("on a platform", () => {
       rmSync(folder, { recursive: true });
     }
 
-    // As installed by pip: the library has no dependencies, so its source is all that pip would put there.
-    const python = { ...env, PYTHONPATH: join(root, "python/libdsec/src"), PYTHONDONTWRITEBYTECODE: "1" };
-    const program = await run("python3", ["-c", blocks("py")[0] ?? ""], python, root);
-    expect(program.stderr).toBe("");
-    expect(program.stdout).toMatch(/^0 hello from /m);
+    try {
+      expect(await run("bash", ["-euo", "pipefail", "-c", pip], env, root)).toMatchObject({ status: 0 });
+      const python = await run("/tmp/dsec-readme-venv/bin/python", ["-c", blocks("py")[0] ?? ""], env, root);
+      expect(python.stderr).toBe("");
+      expect(python.stdout).toMatch(/^0 hello from /m);
+    } finally {
+      rmSync("/tmp/dsec-readme-venv", { recursive: true, force: true });
+    }
 
     const calls = await run("bash", ["-euo", "pipefail", "-c", curl], env, root);
     expect(calls.status).toBe(0);

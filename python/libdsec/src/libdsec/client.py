@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
 from types import TracebackType
 from typing import NamedTuple
 
@@ -119,7 +118,7 @@ class DSecClient:
         )
         return Sandbox(self._calls, made.sandbox_id, made)
 
-    async def run_containers(
+    def run_containers(
         self,
         args: DSecContainerRunArgs,
         *,
@@ -145,9 +144,7 @@ class DSecClient:
         async def one() -> Sandbox:
             return await self.run_container(args, timeout=timeout, wait_for_quota=wait_for_quota)
 
-        async with aclosing(create_many(one, count, concurrency)) as results:
-            async for result in results:
-                yield result
+        return create_many(one, count, concurrency)
 
     async def connect(self, id: str) -> Sandbox:
         """A handle of a sandbox that exists. Raises DsecError SANDBOX_NOT_FOUND, SANDBOX_ENDED, SANDBOX_LOST."""

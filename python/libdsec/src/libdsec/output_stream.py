@@ -128,7 +128,7 @@ class CommandStream:
         http = self._calls.http
         head = http.head("POST", m.STREAM.path, STREAM, self._sandbox_id, len(body))
         parser = StreamParser()
-        async with http.open(head, body, m.STREAM.path) as response:
+        async with http.open(head, body, m.STREAM.path) as (_, response):
             while part := await response.part():
                 for event in parser.push(part):
                     if isinstance(event, Output):

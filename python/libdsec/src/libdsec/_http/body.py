@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
 
 from ..command_options import InputSource, to_bytes, wrong_type
 from ..input import pieces
 from .calls import Calls
 from .connection import Response
+from .held import Opened
 from .retry import retrying
 
 _OCTETS = "content-type: application/octet-stream\r\n"
@@ -38,14 +39,17 @@ async def read_body(calls: Calls, path: str, sandbox_id: str) -> AsyncGenerator[
     """Pieces of a body as they come; an opening that is interrupted is repeated. Raises ConnectionError for a body that
     is cut."""
     head = calls.http.head("GET", path, "", sandbox_id)
-    async with AsyncExitStack() as stack:
 
-        async def attempt() -> Response:
-            return await stack.enter_async_context(calls.http.open(head, b"", path.split("?")[0]))
+    async def attempt() -> tuple[Opened, Response]:
+        opened = calls.http.open(head, b"", path.split("?")[0])
+        return opened, (await opened.__aenter__())[1]
 
-        response = await retrying(attempt, within=calls.retry_within, harmless=True)
+    opened, response = await retrying(attempt, within=calls.retry_within, harmless=True)
+    try:
         while part := await response.part():
             yield part
+    finally:
+        await opened.__aexit__(*sys.exc_info())
 
 
 async def collect_body(calls: Calls, path: str, sandbox_id: str) -> bytes:

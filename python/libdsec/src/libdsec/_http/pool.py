@@ -107,20 +107,15 @@ class Pool:
     def calls_waiting(self) -> int:
         return len(self._waiters)
 
-    async def slot(self, long: bool, within: float | None = None) -> Slot | None:
-        """Waits for a place in the order of asking. None when `within` seconds are over before."""
+    async def slot(self, long: bool) -> Slot:
+        """Waits for a place in the order of asking."""
         if self._taken < self._limit and not self._waiters:
             self._taken += 1
             return Slot(self, long)
         waiter: asyncio.Future[None] = self.loop.create_future()
         self._waiters.append(waiter)
         try:
-            if within is None:
-                await waiter
-            elif not (await asyncio.wait({waiter}, timeout=within))[0]:
-                self._forget(waiter)
-                return None
-            waiter.result()
+            await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 # A place came in the same moment: it is for the next one.

@@ -21,7 +21,7 @@ async def server_stream(calls: Calls, method: Method[I, O], message: I, sandbox_
     body = envelope(message.encode())
     head = calls.http.head("POST", method.path, STREAM, sandbox_id, len(body))
     held = b""
-    async with calls.http.open(head, body, method.path) as response:
+    async with calls.http.open(head, body, method.path) as (_, response):
         while part := await response.part():
             held += part
             while len(held) >= 5:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TypeVar
 
 from .. import __version__
@@ -14,7 +14,8 @@ from .._wire.codec import Message, Method, WireError, decode
 from .._wire.wire_error import error_of_body
 from ..errors import DsecError
 from ..settings import Settings
-from .connection import Connection, Response
+from .connection import Response
+from .held import Held, Opened
 from .pool import Pool
 
 I = TypeVar("I", bound=Message)  # noqa: E741
@@ -64,7 +65,7 @@ class Transport:
         response = await self.exchange(head, body, method.path, timeout=timeout, long=long)
         kind = response.headers.get("content-type", "")
         if not kind.startswith("application/proto"):
-            raise self._error(response)
+            raise self.error(response)
         try:
             return decode(method.output, b"".join(response.parts))
         except WireError as error:
@@ -75,35 +76,20 @@ class Transport:
         self, head: bytes, body: bytes, path: str, *, timeout: float = 0, long: bool = False
     ) -> Response:
         """Sends, and gives the answer with its whole body."""
-        async with self._held(long, timeout, path) as connection:
+        async with Held(self, path, long=long, timeout=timeout) as connection:
             connection.send(head, body)
             response = await connection.whole()
             if response.status != 200:
-                raise self._error(response)
+                raise self.error(response)
             return response
 
-    @asynccontextmanager
-    async def open(self, head: bytes, body: bytes, path: str) -> AsyncIterator[Response]:
-        """An answer that is long: its head is there and good, its body comes as it is read."""
-        async with self.exchange_on(head, path, body) as (_, response):
-            yield response
-
-    @asynccontextmanager
-    async def exchange_on(
-        self, head: bytes, path: str, body: bytes = b"", good: tuple[int, ...] = (200, 206)
-    ) -> AsyncIterator[tuple[Connection, Response]]:
-        """The same, with the connection."""
-        async with self._held(True, 0, path) as connection:
-            connection.send(head, body)
-            response = await connection.response()
-            if response.status not in good:
-                response = await connection.whole()
-                raise self._error(response)
-            yield connection, response
+    def open(self, head: bytes, body: bytes, path: str, good: tuple[int, ...] = (200, 206)) -> Opened:
+        """An answer that is long, as an asynchronous context manager."""
+        return Opened(self, head, body, path, good)
 
     async def upload(self, head: bytes, source: AsyncGenerator[bytes, None], path: str) -> Response:
         """Sends a body of unknown length in chunks, and gives the whole answer."""
-        async with aclosing(source) as parts, self._held(True, 0, path) as connection:
+        async with aclosing(source) as parts, Held(self, path, long=True) as connection:
             connection.send(head)
             early = True
             async for part in parts:
@@ -120,7 +106,7 @@ class Transport:
             response = await connection.whole()
             response.keep_alive &= not early
             if response.status != 200:
-                raise self._error(response)
+                raise self.error(response)
             return response
 
     def head(self, method: str, path: str, more: str, sandbox_id: str = "", length: int | None = None) -> bytes:
@@ -135,34 +121,7 @@ class Transport:
         )
         return f"{method} {path} HTTP/1.1\r\n{self._common}{named}{more}{body}\r\n".encode("ascii")
 
-    @asynccontextmanager
-    async def _held(self, long: bool, timeout: float, path: str) -> AsyncIterator[Connection]:
-        """A connection for one exchange; ended unless the exchange went through."""
-        pool = await self.pool()
-        slot = await pool.slot(long)
-        assert slot is not None
-        timer: asyncio.TimerHandle | None = None
-        try:
-            connection = await pool.connection(min(timeout or 60.0, 60.0))
-            if timeout > 0:
-                late = f"no answer from {self.settings.endpoint} within {timeout:g} s ({path})"
-                error = DsecError("DEADLINE_EXCEEDED", late, outcome_unknown=True)
-                timer = pool.loop.call_later(timeout, connection.abort, error)
-            try:
-                yield connection
-            except BaseException:
-                connection.abort()
-                raise
-            finally:
-                pool.give(connection)
-                if connection.last is not None:
-                    self.answered = True
-        finally:
-            if timer is not None:
-                timer.cancel()
-            slot.release()
-
-    def _error(self, response: Response) -> DsecError:
+    def error(self, response: Response) -> DsecError:
         return error_of_body(b"".join(response.parts), response.status, self.settings.endpoint, response.headers)
 
     def close_now(self) -> None:

@@ -91,10 +91,11 @@ class WebSocket:
 
 @asynccontextmanager
 async def open_websocket(http: Transport, path: str, sandbox_id: str) -> AsyncIterator[WebSocket]:
+    """Used by a task alone, so it is never left open at the end of a loop."""
     key = base64.b64encode(os.urandom(16)).decode()
     upgrade = f"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: {key}\r\n"
     head = http.head("GET", path, upgrade, sandbox_id)
-    async with http.exchange_on(head, path.split("?")[0], good=(101,)) as (connection, response):
+    async with http.open(head, b"", path.split("?")[0], good=(101,)) as (connection, response):
         wanted = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode(), usedforsecurity=False)
         if response.headers.get("sec-websocket-accept") != base64.b64encode(wanted.digest()).decode():
             raise ConnectionError(f"{http.settings.endpoint} did not make a WebSocket of the connection", True)

@@ -5,6 +5,7 @@ import { join } from "node:path";
 
 // In the user's own cache: Node's default lies in /tmp, where others could put code for us.
 enableCompileCache(join(process.env["XDG_CACHE_HOME"] || join(homedir(), ".cache"), "dsec", "node"));
+const { outputFailed, watchOutput } = await import("./lost-output.ts");
 const { buildProgram, launcherNames } = await import("./program.ts");
 
 const first = process.argv.slice(2).find((word) => !word.startsWith("-"));
@@ -20,14 +21,11 @@ if (
   const { registerLauncherCommands } = await import("./launcher-commands.ts");
   registerLauncherCommands(program);
 }
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  // `dsec ls | head`: whoever read has seen enough.
-  if (error.code === "EPIPE") process.exit(process.exitCode ?? 0);
-  throw error;
-});
+watchOutput();
 try {
   await program.parseAsync();
 } catch (error) {
   const { report } = await import("./report.ts");
   process.exitCode = report(error);
 }
+if (outputFailed()) process.exitCode = 1;

@@ -3,6 +3,7 @@
 import { fstatSync } from "node:fs";
 import { constants } from "node:os";
 import type { CommandOptions, CommandOutcome, CommandStream, Sandbox } from "@dsec/libdsec";
+import { whenOutputIsLost } from "./lost-output.ts";
 import { note } from "./output.ts";
 
 /** Shell convention: 128 + the signal's number; 124 for a timeout, as timeout(1). */
@@ -53,14 +54,24 @@ function inputIsPiped(): boolean {
 }
 
 export function write(to: NodeJS.WriteStream, data: Uint8Array): Promise<void> | void {
-  if (to.write(data)) return;
-  return new Promise((resolve) => to.once("drain", resolve));
+  if (to.destroyed || to.write(data)) return;
+  return new Promise((resolve) => {
+    const done = () => {
+      to.off("drain", done).off("error", done).off("close", done);
+      resolve();
+    };
+    to.once("drain", done).once("error", done).once("close", done);
+  });
 }
 
-/** Aborts at the first SIGINT or SIGTERM, so that what was begun can be put away; a second one ends us at once. */
+/** Aborts at the first SIGINT or SIGTERM, or when nobody takes the output any more, so that what was begun can be put away; a second one ends us at once. */
 export function untilInterrupted(): { signal: AbortSignal; code: () => number | undefined } {
   const abort = new AbortController();
   let code: number | undefined;
+  whenOutputIsLost((value) => {
+    code ??= value;
+    abort.abort();
+  });
   for (const [name, value] of [
     ["SIGINT", 130],
     ["SIGTERM", 143],

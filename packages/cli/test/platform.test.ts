@@ -74,6 +74,11 @@ test("create, exec, history, logs, events, usage, extend, stop", async () => {
   expect((await run("stop", "--label", "cli=1")).code).toBe(0);
   const gone = await run("exec", id, "--", "true");
   expect([gone.code, gone.stderr.match(/\(STOPPED\)/g)?.length]).toEqual([125, 1]);
+  // Why it ended can still be read.
+  expect(JSON.parse((await run("events", id, "--json")).stdout).at(-1)).toMatchObject({
+    name: "ENDED",
+    endReason: "STOPPED",
+  });
 });
 
 test("cp takes files and trees in both directions, as cp does", async () => {
@@ -92,6 +97,35 @@ test("cp takes files and trees in both directions, as cp does", async () => {
   expect(readFileSync(join(dir, "copy"), "utf8")).toBe("content");
   expect((await run("cp", `${id}:/none`, dir)).code).toBe(1);
   expect((await run("cp", "a", "b")).code).toBe(2);
+  execFileSync("mkfifo", [join(dir, "tree/pipe")]);
+  expect((await run("cp", join(dir, "tree"), `${id}:/odd`)).stderr).toContain("left out pipe: it is a socket, a pipe");
+  const taken = await run("cp", `${id}:/work`, "/dev/null/here");
+  expect([taken.code, taken.stderr]).toEqual([1, expect.stringMatching(/dsec: \/dev\/null.*\n {2}next: /)]);
+});
+
+test("output that nobody takes ends the command, and a disk that is full is said", async () => {
+  const { id } = on.sandbox;
+  const toShell = (text: string) =>
+    new Promise<{ code: number | null; stderr: string }>((resolve) => {
+      const child = spawn("bash", ["-c", text, "bash", process.execPath, mainFile], {
+        env: { ...process.env, ...env() },
+      });
+      let stderr = "";
+      child.stderr.on("data", (part) => {
+        stderr += part;
+      });
+      child.on("close", (code) => resolve({ code, stderr }));
+    });
+  const head = await toShell(`"$1" "$2" exec ${id} -- yes | head -1; exit \${PIPESTATUS[0]}`);
+  expect(head.code).toBe(141);
+  const full = await toShell(`"$1" "$2" exec ${id} -- echo hi > /dev/full`);
+  expect([full.code, full.stderr]).toEqual([
+    1,
+    expect.stringMatching(/^dsec: stdout cannot be written: .*\n {2}next: .*\n$/),
+  ]);
+  const running = [];
+  for await (const command of on.sandbox.commands()) if (command.state === "running") running.push(command.argv);
+  expect(running).toEqual([]);
 });
 
 test("a terminal of ours is joined to one inside", async () => {

@@ -59,8 +59,8 @@ async function upload(client: DSecClient, from: string, to: Remote, user: string
   // As cp has it: DIR/. is the content of DIR.
   const content = /(^|\/)\.$/.test(from) && existsSync(from) && statSync(from).isDirectory();
   const path = into && !content ? posix.join(to.path, basename(from)) : to.path;
-  await files.upload(from, path, { user });
-  return { from, to: `${to.id}:${path}`, skipped: [] };
+  const { skipped } = await files.upload(from, path, { user });
+  return { from, to: `${to.id}:${path}`, skipped };
 }
 
 async function download(client: DSecClient, from: Remote, to: string, user: string | undefined): Promise<Done> {

@@ -82,7 +82,7 @@ async function run(image: string, argv: string[], flags: RunFlags): Promise<numb
     return await withClient(async (client) => {
       const sandbox = await client.runContainer({ ...argsFrom(image, flags), signal });
       for (const notice of sandbox.notices)
-        if (notice.reason !== "ONLY_LOOPBACK") note(`${notice.reason}: ${notice.message}`);
+        if (notice.reason !== "ONLY_LOOPBACK" || flags.network) note(`${notice.reason}: ${notice.message}`);
       if (flags.keep) process.stderr.write(`${sandbox.id}\n`);
       try {
         if (flags.tty) {

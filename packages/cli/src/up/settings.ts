@@ -95,6 +95,8 @@ function nodeProgram(plan: Plan, name: string, main: string, config: string): Pr
       HOME: "/nonexistent",
       NODE_COMPILE_CACHE: join(plan.dataDir, "cache"),
       NODE_ENV: "production",
+      MALLOC_ARENA_MAX: "2",
+      MALLOC_TRIM_THRESHOLD_: "131072",
     },
     user: plan.server,
   };

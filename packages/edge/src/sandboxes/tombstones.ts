@@ -4,6 +4,7 @@ import { DsecError, EndReason, type Sandbox, SandboxSchema, SandboxState } from 
 import { retention } from "../defaults.ts";
 import type { Journal, JournalLine } from "./journal.ts";
 import { endReasonName } from "./reasons.ts";
+import type { EventRecord } from "./record.ts";
 
 export interface Tombstone {
   readonly id: string;
@@ -90,6 +91,14 @@ export function endedError(stone: Tombstone): DsecError {
     `the sandbox ${stone.id} ended at ${new Date(stone.endedAtMs).toISOString()} (${reason})${why}`,
     { metadata: { end_reason: reason, ended_at_ms: String(stone.endedAtMs) } },
   );
+}
+
+/** What is still known of its events. */
+export function tombstoneEvents({ createdAtMs, endedAtMs, reason, message }: Tombstone): EventRecord[] {
+  return [
+    { atMs: createdAtMs, type: "CREATED", endReason: EndReason.UNSPECIFIED, message: "" },
+    { atMs: endedAtMs, type: "ENDED", endReason: reason, message },
+  ];
 }
 
 /** What stop answers for a sandbox that is gone already. */

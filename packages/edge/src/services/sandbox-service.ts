@@ -6,7 +6,7 @@ import type { EdgeCall } from "../http/call.ts";
 import type { Core } from "../lifecycle/core.ts";
 import { type Ender, usageRecord } from "../lifecycle/end.ts";
 import { checkRules, rulesNotices } from "../network/rules.ts";
-import { tombstoneInfo } from "../sandboxes/tombstones.ts";
+import { tombstoneEvents, tombstoneInfo } from "../sandboxes/tombstones.ts";
 
 export function sandboxService(core: Core, ender: Ender): Handlers<typeof SandboxService, EdgeCall> {
   const { registry, settings } = core;
@@ -60,9 +60,10 @@ export function sandboxService(core: Core, ender: Ender): Handlers<typeof Sandbo
       return { expiresAtMs: sandbox.info(settings.edge).expiresAtMs };
     },
     listEvents(request, context) {
-      const { record } = registry.get(request.sandboxId, context.principal);
+      const found = registry.find(request.sandboxId, context.principal);
+      const told = "record" in found ? found.record.events : tombstoneEvents(found);
       return {
-        events: record.events.map(({ atMs, type, endReason, message }) => ({
+        events: told.map(({ atMs, type, endReason, message }) => ({
           atMs: BigInt(atMs),
           type,
           endReason,

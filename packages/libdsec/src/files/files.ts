@@ -6,7 +6,14 @@ import { fileEventName, fileTypeName } from "../names.ts";
 import { type BodySource, collectBody, readBody, sendBody } from "../transport/body.ts";
 import type { Calls } from "../transport/calls.ts";
 import { serverStream } from "../transport/server-stream.ts";
-import { type DownloadOptions, type DownloadReport, downloadPath, type UploadOptions, uploadPath } from "./transfer.ts";
+import {
+  type DownloadOptions,
+  type DownloadReport,
+  downloadPath,
+  type UploadOptions,
+  type UploadReport,
+  uploadPath,
+} from "./transfer.ts";
 
 /** A string is UTF-8; bytes are for names that are not. Absolute, or relative to the sandbox's working directory. */
 export type RemotePath = string | Uint8Array;
@@ -177,7 +184,7 @@ export class Files {
   }
 
   /** Sends a local file or tree; `remotePath` is what it becomes. Modes are kept, owners are the sandbox's user. */
-  upload(localPath: string, remotePath: RemotePath, options: UploadOptions = {}): Promise<void> {
+  upload(localPath: string, remotePath: RemotePath, options: UploadOptions = {}): Promise<UploadReport> {
     return uploadPath(this, localPath, remotePath, options);
   }
 

@@ -16,9 +16,12 @@ const block = 512;
 const pieceBytes = 1 << 20;
 const slash = Buffer.from("/");
 
-/** Archive of what is below `root`; names are relative to it. Sockets, pipes and devices are left out. */
-export async function* tarOf(root: string | Buffer): AsyncGenerator<Buffer, void, void> {
-  const batch = new Batch();
+/** Archive of what is below `root`; names are relative to it. Sockets, pipes and devices are left out, and told. */
+export async function* tarOf(
+  root: string | Buffer,
+  onLeftOut: (name: string, why: string) => void = () => {},
+): AsyncGenerator<Buffer, void, void> {
+  const batch = new Batch(onLeftOut);
   yield* walk(Buffer.from(root as string), Buffer.alloc(0), batch);
   batch.add(Buffer.alloc(2 * block));
   yield batch.take();
@@ -27,7 +30,11 @@ export async function* tarOf(root: string | Buffer): AsyncGenerator<Buffer, void
 /** Small entries travel together. */
 class Batch {
   size = 0;
+  readonly leaveOut: (name: string, why: string) => void;
   #parts: Buffer[] = [];
+  constructor(leaveOut: (name: string, why: string) => void) {
+    this.leaveOut = leaveOut;
+  }
   add(part: Buffer): void {
     this.#parts.push(part);
     this.size += part.length;
@@ -54,6 +61,8 @@ async function* walk(directory: Buffer, prefix: Buffer, batch: Batch): AsyncGene
       addHeaders(batch, name, stats, "2", 0, readlinkSync(path, { encoding: "buffer" }));
     } else if (stats.isFile()) {
       yield* file(path, name, batch);
+    } else {
+      batch.leaveOut(name.toString("utf8"), "it is a socket, a pipe or a device");
     }
     if (batch.size >= pieceBytes / 4) yield batch.take();
   }

@@ -15,22 +15,30 @@ export interface UploadOptions extends AsUser {
 export type DownloadOptions = AsUser;
 export type DownloadReport = UnpackReport;
 
+export interface UploadReport {
+  /** Entries left out: sockets, pipes and devices. */
+  skipped: { name: string; why: string }[];
+}
+
 export async function uploadPath(
   files: Files,
   localPath: string,
   remotePath: RemotePath,
   options: UploadOptions,
-): Promise<void> {
+): Promise<UploadReport> {
   const stats = statSync(localPath, { throwIfNoEntry: false });
   if (!stats) throw new DsecError("FILE_NOT_FOUND", `"${printable(localPath)}" is not here`);
   if (stats.isDirectory()) {
-    await files.writeTree(remotePath, tarOf(resolve(localPath)), options);
-    return;
+    const report: UploadReport = { skipped: [] };
+    const leftOut = (name: string, why: string) => void report.skipped.push({ name, why });
+    await files.writeTree(remotePath, tarOf(resolve(localPath), leftOut), options);
+    return report;
   }
   if (!stats.isFile())
     throw new DsecError("INVALID_ARGUMENT", `"${printable(localPath)}" is neither a file nor a directory`);
   const source = createReadStream(localPath, { highWaterMark: 1 << 20 });
   await files.write(remotePath, source, { ...options, parents: options.parents ?? true, mode: stats.mode & 0o777 });
+  return { skipped: [] };
 }
 
 export async function downloadPath(

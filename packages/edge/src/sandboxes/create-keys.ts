@@ -18,6 +18,7 @@ interface Entry {
 
 export class CreateKeys {
   private readonly entries = new Map<string, Entry>();
+  /** Of sandboxes that live, by ID. */
   private readonly byId = new Map<string, Entry>();
   private readonly journal: Journal;
 
@@ -70,7 +71,9 @@ export class CreateKeys {
   /** The sandbox ended: its key is kept for an hour more. */
   ended(sandboxId: string, nowMs: number): void {
     const entry = this.byId.get(sandboxId);
-    if (entry) entry.until = nowMs + retention.createKeyMs;
+    if (!entry) return;
+    entry.until = nowMs + retention.createKeyMs;
+    this.byId.delete(sandboxId);
   }
 
   /** Takes a line of the journal in, at the start. */
@@ -96,7 +99,6 @@ export class CreateKeys {
     for (const [id, entry] of this.entries) {
       if (entry.until > nowMs) continue;
       this.entries.delete(id);
-      this.byId.delete(entry.sandboxId);
     }
   }
 

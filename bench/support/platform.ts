@@ -24,14 +24,14 @@ export class BenchPlatform implements AsyncDisposable {
     this.#args = args;
   }
 
-  static async start(): Promise<BenchPlatform> {
+  static async start(...more: string[]): Promise<BenchPlatform> {
     const dir = await mkdtemp("/var/tmp/dsec-bench-");
     // The servers' user walks through it to its data directory.
     await chmod(dir, 0o711);
     const { DSEC_ENDPOINT: _endpoint, DSEC_API_KEY: _key, ...inherited } = process.env;
     const env = { ...inherited, XDG_CONFIG_HOME: join(dir, "config") };
     const args = ["--data-dir", join(dir, "data")];
-    await dsec(env, "up", "--detach", "--port", String(await freePort()), ...args);
+    await dsec(env, "up", "--detach", "--port", String(await freePort()), ...args, ...more);
     const settings = JSON.parse(await readFile(join(dir, "config/dsec/config.json"), "utf8"));
     const client = new DSecClient({ endpoint: settings.endpoint, apiKey: settings.apiKey });
     return new BenchPlatform(dir, client, env, args);

@@ -20,7 +20,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DSecClient } from "@dsec/libdsec";
-import { serverFlags } from "../../packages/cli/src/up/settings.ts";
+import { serverFlags, serverMalloc } from "../../packages/cli/src/up/settings.ts";
 
 const root = join(import.meta.dirname, "../..");
 const programs = join(root, "native/target", process.env.DSEC_TEST_PROFILE ?? "release");
@@ -118,7 +118,10 @@ export class Platform implements AsyncDisposable {
     const user = program.asRoot ? {} : { uid: serverUser, gid: serverUser };
     const log = join(this.dir, `${name}.log`);
     const stderr = openSync(log, "a");
-    const child = spawn(program.file, program.args, { stdio: ["ignore", "pipe", stderr], cwd: root, ...user });
+    const child = spawn(program.file, program.args, {
+      ...{ stdio: ["ignore", "pipe", stderr], cwd: root, env: { ...process.env, ...serverMalloc } },
+      ...user,
+    });
     closeSync(stderr);
     program.child = child;
     const ready = readyLine(child);

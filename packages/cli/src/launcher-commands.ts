@@ -12,6 +12,11 @@ export function registerLauncherCommands(program: Command): void {
     .option("-p, --port <port>", "port of the API on 127.0.0.1 (default 7878)", wholeNumber(1, 65_535))
     .option("--edges <n>", "edges to start, each with a hostd of its own (default 1)", wholeNumber(1, 16))
     .option("--slots <n>", "sandboxes that an edge can hold (default 3200 / edges)", wholeNumber(1, 3200))
+    .option(
+      "--ready-slots <n>",
+      "of these, made ready while nothing else is to do (default by memory)",
+      wholeNumber(0, 3200),
+    )
     .option("--database-url <url>", "a PostgreSQL to use instead of the embedded database (or DSEC_DATABASE_URL)")
     .addHelpText("after", "\nExamples:\n  ./dsec up --detach\n  ./dsec up --edges 3 --data-dir /tmp/three --port 7900")
     .action(async (options: UpOptions & { detach?: boolean }) => await up(options));

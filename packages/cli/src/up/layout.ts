@@ -29,6 +29,8 @@ export interface UpOptions {
   readonly edges?: number;
   /** Sandboxes an edge can hold; each takes 65,536 user IDs. */
   readonly slots?: number;
+  /** Of these, made ready ahead; by default as many as take 0.6 % of the memory. */
+  readonly readySlots?: number;
   /** A PostgreSQL instead of the embedded database. */
   readonly databaseUrl?: string;
 }

@@ -10,9 +10,14 @@ import type { Program } from "./watched.ts";
 /** Node's flags for the servers: short garbage stays out of the old space; the edge collects when it is idle. */
 export const serverFlags = ["--disable-warning=ExperimentalWarning", "--max-semi-space-size=16", "--expose-gc"];
 
+/** What was freed goes back to the kernel: few arenas, and a threshold that does not grow with the largest block. */
+export const serverMalloc = { MALLOC_ARENA_MAX: "2", MALLOC_TRIM_THRESHOLD_: "131072" };
+
 export interface Plan {
   readonly dataDir: string;
   readonly runDir: string;
+  /** An edge. */
+  readonly readySlots?: number;
   readonly port: number;
   readonly databaseUrl?: string;
   readonly app: AppCopy;
@@ -41,7 +46,7 @@ export function programsOf(plan: Plan, socketIsThere: (path: string) => boolean)
           "--slots",
           String(range.slots),
           "--ready-slots",
-          String(readySlots(plan.ranges.length)),
+          String(plan.readySlots ?? defaultReadySlots(plan.ranges.length)),
         ],
         ...["--bash", plan.app.bash],
       ],
@@ -95,15 +100,14 @@ function nodeProgram(plan: Plan, name: string, main: string, config: string): Pr
       HOME: "/nonexistent",
       NODE_COMPILE_CACHE: join(plan.dataDir, "cache"),
       NODE_ENV: "production",
-      MALLOC_ARENA_MAX: "2",
-      MALLOC_TRIM_THRESHOLD_: "131072",
+      ...serverMalloc,
     },
     user: plan.server,
   };
 }
 
 /** A slot that is ready takes some 70 KiB of the kernel's memory: at most 0.6 % of the machine's goes there. */
-function readySlots(edges: number): number {
+function defaultReadySlots(edges: number): number {
   const mebibytes = totalmem() / 2 ** 20;
   return Math.floor(mebibytes / 12 / edges);
 }

@@ -140,7 +140,9 @@ async function startLocked(
   for (const edge of names) makeShared(join(dataDir, "edges", edge), server);
   const keys = ensureKeys(dataDir, server);
   const databaseUrl = options.databaseUrl ? { databaseUrl: options.databaseUrl } : {};
-  const programs = programsOf({ dataDir, runDir, port, app, server, keys, ranges, ...databaseUrl }, isSocket);
+  const readySlots = options.readySlots === undefined ? {} : { readySlots: options.readySlots };
+  const plan = { dataDir, runDir, port, app, server, keys, ranges, ...databaseUrl, ...readySlots };
+  const programs = programsOf(plan, isSocket);
   const startedAtMs = Date.now();
   let ready = false;
   const supervisor = make((self) => ({

@@ -46,7 +46,7 @@ async def server_that_says(answer: bytes | None) -> AsyncIterator[DSecClient]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         address = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
-        async with DSecClient(address, "dsec_k_s", request_timeout=1) as client:
+        async with DSecClient(address, "dsec_k_s", request_timeout=0.4) as client:
             yield client
         for writer in open_ones:
             writer.transport.abort()
@@ -129,7 +129,7 @@ async def test_a_stream_of_nonsense_is_an_error() -> None:
 
 async def test_a_server_that_never_answers() -> None:
     async with server_that_says(None) as client:
-        with pytest.raises(DsecError, match=f"no answer from {client.endpoint} within 1 s") as failed:
+        with pytest.raises(DsecError, match=f"no answer from {client.endpoint} within 0.4 s") as failed:
             await client.sandbox(ID).stop()
         assert (failed.value.reason, failed.value.outcome) == ("DEADLINE_EXCEEDED", "unknown")
 

@@ -19,8 +19,9 @@ from ..errors import DsecError
 from ..settings import Settings
 from .connection import Connection, open_connection
 
-#: Seconds after which a call that may be long stops counting.
+#: Seconds after which a call that may be long stops counting: ten times what short calls take now, within these.
 _LONG = 1.0
+_LONGEST = 10.0
 #: Seconds without use after which a connection is not used again: less than the server's own keep-alive.
 _IDLE = 15.0
 #: Creates on the way at once: some connections stay free for what the sandboxes are used for.
@@ -30,18 +31,29 @@ _CREATES_SHARE = 0.75
 class Slot:
     """A place among the calls that are on the way."""
 
-    __slots__ = ("_pool", "_timer")
+    __slots__ = ("_began", "_pool", "_timer")
 
     def __init__(self, pool: Pool, long: bool) -> None:
         self._pool: Pool | None = pool
-        self._timer = pool.loop.call_later(_LONG, self.release) if long else None
+        self._began = pool.loop.time()
+        self._timer = pool.loop.call_later(_LONG, self._look) if long else None
+
+    def _look(self) -> None:
+        """On a server that is slow with everything a short command is no long call yet."""
+        if self._pool is not None:
+            end = self._began + min(_LONGEST, max(_LONG, 10 * self._pool.usual))
+            if end > self._pool.loop.time():
+                self._timer = self._pool.loop.call_at(end, self._look)
+            else:
+                self.release()
 
     def release(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._pool is not None:
             pool, self._pool = self._pool, None
+            if self._timer is None:
+                pool.usual += (pool.loop.time() - self._began - pool.usual) / 20
+            else:
+                self._timer.cancel()
             pool.give_back()
 
 
@@ -63,6 +75,8 @@ class Pool:
         self.creating = 0
         self.creates_waiting = 0
         self.closed = False
+        #: Seconds that short calls take, on average of the last ones.
+        self.usual = 0.0
         #: Work that goes on after its caller has left.
         self.afterwards: set[asyncio.Task[None]] = set()
         self._guard: AsyncGenerator[None, None] | None = None

@@ -66,16 +66,28 @@ async function rounds(count: number, width: number): Promise<void> {
     }
   };
   await Promise.all(Array.from({ length: width }, lane));
-  // Slots are cleaned and memory is given back once nothing else is to do.
-  await sleep(8_000);
+}
+
+/** Slots are cleaned and memory is given back once nothing else is to do: a reading that is as the two before, within a minute. */
+async function settled(): Promise<Reading> {
+  let reading = read();
+  let same = 0;
+  for (let i = 0; i < 20 && same < 2; i++) {
+    await sleep(3_000);
+    const next = read();
+    const moved = [...next.memory].some(([name, now]) => Math.abs(now - (reading.memory.get(name) ?? 0)) > now / 100);
+    same = moved ? 0 : same + 1;
+    reading = next;
+  }
+  return reading;
 }
 
 test("rounds leave nothing behind", { timeout: 1_800_000 }, async () => {
   // More in flight than afterwards, so that as many slots as can be needed have been made.
   await rounds(scale(1_000, 150), 32);
-  const before = read();
+  const before = await settled();
   await rounds(scale(4_000, 150), 8);
-  const after = read();
+  const after = await settled();
   expect(after.cgroups).toBeLessThanOrEqual(before.cgroups);
   expect(after.mounts).toBe(before.mounts);
   expect(after.records).toBe(0);

@@ -13,16 +13,26 @@ export async function runTerminal(
   const terminal = await sandbox.terminal({ ...options, env, ...size(), ...(command && { command }) });
   const { stdin, stdout } = process;
   const onResize = () => terminal.resize(size());
-  const onInput = (data: Buffer) => terminal.write(data);
+  let last = 0x0a;
+  const onInput = (data: Buffer) => {
+    last = data.at(-1) ?? last;
+    terminal.write(data);
+  };
   terminal.onData((data) => stdout.write(data));
   if (stdin.isTTY) stdin.setRawMode(true);
   stdin.on("data", onInput);
-  // End of a piped input is the terminal's own end of file.
-  stdin.once("end", () => terminal.write("\x04"));
+  // End of a piped input is the terminal's own end of file. One that comes while the shell changes the terminal's mode is
+  // lost, in the middle of a command it ends only that, and in a line that is not ended a shell takes it for a key.
+  let ending: NodeJS.Timeout | undefined;
+  stdin.once("end", () => {
+    terminal.write("\x04");
+    ending = setInterval(() => terminal.write(last === 0x0a ? "\x04" : "\n\x04"), 300);
+  });
   stdout.on("resize", onResize);
   try {
     return exitCodeOf(await terminal.ended);
   } finally {
+    clearInterval(ending);
     stdin.off("data", onInput);
     stdout.off("resize", onResize);
     if (stdin.isTTY) stdin.setRawMode(false);

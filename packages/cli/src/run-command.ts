@@ -40,6 +40,7 @@ export async function runAttached(
   const outcome = await stream.outcome();
   if (outcome.timedOut) note("the command was ended at its time limit");
   else if (outcome.oomKilled) note("the sandbox's memory limit ended the command");
+  else if (outcome.limitHit.length > 0) note(`the sandbox met its limit of ${outcome.limitHit.join(" and ")}`);
   return exitCodeOf(outcome);
 }
 

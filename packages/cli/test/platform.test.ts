@@ -103,6 +103,25 @@ test("cp takes files and trees in both directions, as cp does", async () => {
   expect([taken.code, taken.stderr]).toEqual([1, expect.stringMatching(/dsec: \/dev\/null.*\n {2}next: /)]);
 });
 
+test("a shell ends with its piped input, and its sandbox with a signal", async () => {
+  for (const [input, said] of [
+    ["echo hello-$((1 + 1))\n", "hello-2"],
+    ["((( \n", "bash"],
+    ["printf nothing", ""],
+  ] as const) {
+    const ran = await dsec(["shell", "base", "--label", "shell=1"], { env: env(), input });
+    expect(ran.stdout).toContain(said);
+  }
+  const child = spawn(process.execPath, [mainFile, "shell", "base", "--label", "shell=1"], {
+    env: { ...process.env, ...env() },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  await new Promise((resolve) => child.stdout.once("data", resolve));
+  child.kill("SIGTERM");
+  expect(await new Promise((resolve) => child.on("exit", resolve))).toBe(143);
+  for await (const _ of on.client.list({ labels: { shell: "1" } })) expect.unreachable();
+});
+
 test("output that nobody takes ends the command, and a disk that is full is said", async () => {
   const { id } = on.sandbox;
   const toShell = (text: string) =>

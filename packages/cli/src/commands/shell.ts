@@ -16,18 +16,23 @@ export function registerShell(program: Command): void {
     )
     .action(async (target: string, flags: CreateFlags) => {
       const { runTerminal } = await import("../raw-terminal.ts");
+      const { untilInterrupted } = await import("../run-command.ts");
+      const interrupted = untilInterrupted();
+      const { signal } = interrupted;
       try {
         process.exitCode = await withClient(async (client) => {
           if (sandboxId.test(target)) {
-            const options = { user: flags.user, cwd: flags.workdir, env: flags.env };
+            const options = { user: flags.user, cwd: flags.workdir, env: flags.env, signal };
             return await runTerminal(client.sandbox(target), undefined, options);
           }
-          await using sandbox = await client.runContainer(argsFrom(target, flags));
+          await using sandbox = await client.runContainer({ ...argsFrom(target, flags), signal });
           note(`sandbox ${sandbox.id}`);
-          return await runTerminal(sandbox, undefined, {});
+          return await runTerminal(sandbox, undefined, { signal });
         });
       } catch (error) {
-        throw new ExitError(125, error);
+        const code = interrupted.code();
+        if (code === undefined) throw new ExitError(125, error);
+        process.exitCode = code;
       } finally {
         process.stdin.destroy();
       }

@@ -1,6 +1,7 @@
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import { DsecError, printable, randomBase32 } from "@dsec/api";
 import { type Database, isForeignKeyViolation, query } from "./database.ts";
+import { rootProject } from "./paths.ts";
 import type { RoleName } from "./roles.ts";
 import type { KeyRow } from "./schema.ts";
 
@@ -84,7 +85,10 @@ export class KeyStore {
     return rows;
   }
 
-  /** Twice is the same as once. Throws KEY_NOT_FOUND, also for keys of projects that the caller does not administer. */
+  /**
+   * Twice is the same as once. Throws KEY_NOT_FOUND, also for keys of projects that the caller does not administer, and
+   * LAST_ADMIN_KEY where nobody could make a key of the root project any more.
+   */
   async revoke(keyId: string, administers: (project: string) => boolean): Promise<void> {
     const row = keyIdPattern.test(keyId) ? (await this.find([keyId]))[0] : undefined;
     if (row === undefined || !administers(row.project)) {
@@ -93,13 +97,29 @@ export class KeyStore {
         `there is no key "${printable(keyId)}" in the projects that the caller administers`,
       );
     }
-    await query(() =>
-      this.#db
-        .updateTable("keys")
-        .set({ revoked_at_ms: Date.now() })
-        .where("id", "=", keyId)
+    if (row.revoked_at_ms !== null) return;
+    const now = Date.now();
+    const administrators = (db: Database) =>
+      db
+        .selectFrom("keys")
+        .select("id")
+        .where("project", "=", rootProject)
+        .where("role", "=", "admin")
         .where("revoked_at_ms", "is", null)
-        .execute(),
+        .where((w) => w.or([w("expires_at_ms", "is", null), w("expires_at_ms", ">", now)]))
+        // Two that revoke each other at once see that one is going, and lock in the same order.
+        .orderBy("id")
+        .forUpdate()
+        .execute();
+    await query(() =>
+      this.#db.transaction().execute(async (db) => {
+        const isOne = row.project === rootProject && row.role === "admin";
+        if (isOne && (await administrators(db)).every(({ id }) => id === keyId)) {
+          throw new DsecError("LAST_ADMIN_KEY", `${keyId} is the last key with the role admin of "${rootProject}"`);
+        }
+        const revoked = { revoked_at_ms: now };
+        await db.updateTable("keys").set(revoked).where("id", "=", keyId).where("revoked_at_ms", "is", null).execute();
+      }),
     );
   }
 }

@@ -76,6 +76,25 @@ onEachDatabase("stores", (current) => {
     expect((await keys.find([row.id]))[0]?.revoked_at_ms).toBe(first);
   });
 
+  test("the last key that administers everything cannot be revoked, not even two by each other", async () => {
+    const keys = new KeyStore(current());
+    const admin = () => keys.create({ project: "main", role: "admin", name: "", ttlMs: 0 });
+    const one = (await admin()).row.id;
+    const two = (await admin()).row.id;
+    // The first key, and what other tests made.
+    for (const row of await keys.list("main")) {
+      if (row.role === "admin" && row.id !== one && row.id !== two) await keys.revoke(row.id, () => true);
+    }
+    const ends = await Promise.allSettled([keys.revoke(one, () => true), keys.revoke(two, () => true)]);
+    expect(ends.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    const refused = ends.find(({ status }) => status === "rejected") as PromiseRejectedResult;
+    expect(refused.reason).toMatchObject({ reason: "LAST_ADMIN_KEY" });
+    const expiring = (await keys.create({ project: "main", role: "admin", name: "", ttlMs: 1 })).row.id;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    await keys.revoke(expiring, () => true);
+    await admin();
+  });
+
   test("a name gets a version for each new content, also when several come at once", async () => {
     const layers = new LayerStore(current());
     const one = await layers.enter("main", "deb", content("a"));

@@ -36,6 +36,9 @@ const maxNameLength = 200;
 /** Ten years. */
 const maxTtlMs = 315_360_000_000;
 
+/** Within which the answer to a key that revoked itself is sent. */
+const ownAnswerMs = 200;
+
 export interface IamParts {
   readonly keys: KeyStore;
   readonly projects: ProjectStore;
@@ -125,7 +128,9 @@ export function iamHandlers(parts: IamParts): Handlers<typeof IamService, Call> 
 
     async revokeKey(request, call) {
       await keys.revoke(request.keyId, (project) => actsIn(call.principal, project));
-      await parts.keysChanged();
+      // A key that revokes itself still gets its answer.
+      if (request.keyId === call.principal.keyId) setTimeout(() => void parts.keysChanged(), ownAnswerMs);
+      else await parts.keysChanged();
       return {};
     },
   };

@@ -102,7 +102,11 @@ export function registerSandboxes(program: Command): void {
     .option("-l, --label <NAME=VALUE>", "those with this label", pair)
     .option("--job <name>", "those of this job")
     .option("--project <path>", "with --all, --label or --job: of this project")
-    .option("--keep <time>", "keep the files this long, for copies", milliseconds)
+    .option(
+      "--keep <time>",
+      "keep the writable layer this long (what is made from it comes with a later release)",
+      milliseconds,
+    )
     .option("--json", "as a JSON array")
     .addHelpText("after", "\nExamples:\n  dsec stop $id\n  dsec stop --label task=42\n  dsec stop --all")
     .action(stop);

@@ -70,6 +70,7 @@ async function rounds(count: number, width: number): Promise<void> {
 
 /** Slots are cleaned and memory is given back once nothing else is to do: a reading that is as the two before, within a minute. */
 async function settled(): Promise<Reading> {
+  await sleep(scale(12_000, 4_000));
   let reading = read();
   let same = 0;
   for (let i = 0; i < 20 && same < 2; i++) {

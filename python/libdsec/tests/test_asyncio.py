@@ -194,6 +194,9 @@ def test_one_client_from_several_loops_and_threads(platform: Platform, shared: s
     for each in threads:
         each.join()
     assert failed == []
+    # Loops that have ended are not kept.
+    asyncio.run(use())
+    assert len(client._calls.http._pools) == 1
 
 
 def test_under_uvloop(platform: Platform, shared: str) -> None:

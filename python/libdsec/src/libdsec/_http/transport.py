@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import weakref
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeVar
@@ -31,7 +30,7 @@ class Transport:
         #: A server has answered at this endpoint at least once.
         self.answered = False
         self._limit = max_connections
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = weakref.WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         self._closed = False
         host = settings.endpoint.split("://", 1)[1]
         self._common = (
@@ -48,6 +47,9 @@ class Transport:
             raise DsecError("CANCELLED", "the client is closed")
         if pool is not None and pool.pid != os.getpid():
             _of_parents.append(pool)
+        for other in list(self._pools):
+            if other.is_closed():
+                self._pools.pop(other, None)
         # No lock: each loop writes its own entry only, and a lock that is held at a fork stays held in the child.
         pool = self._pools[loop] = Pool(loop, self.settings, self._limit)
         await pool.guard()

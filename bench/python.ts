@@ -1,7 +1,7 @@
 // python: creates, round trips and transfers with the Python library, each beside the TypeScript library's in the same run.
 import { type ExecFileOptions, execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { BenchDocument, median, progress, quantile } from "./support/document.ts";
@@ -49,9 +49,9 @@ async function bench(): Promise<void> {
       note("create", creates / seconds);
       note("exec", quantile(await measured(programs[who], env, "exec", execs), 0.5) * 1000);
       for (const [what, source] of Object.entries({ file: large, tree })) {
-        const back = join(platform.dir, `back-${who}`);
+        // Removed with the platform: ext4 is slow to make files where many were removed a moment ago.
+        const back = join(platform.dir, `back-${who}-${what}-${round}`);
         const [up = Number.NaN, down = Number.NaN] = await measured(programs[who], env, what, 0, source, back);
-        await rm(back, { recursive: true });
         note(`${what}.up`, what === "file" ? fileBytes / 1e6 / up : treeFiles / up);
         note(`${what}.down`, what === "file" ? fileBytes / 1e6 / down : treeFiles / down);
       }

@@ -2,6 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { Code } from "@connectrpc/connect";
 import { type ErrorKind, errorTable } from "./errors.ts";
+import { pythonFiles } from "./python-gen.ts";
 
 /** The page as Markdown; one row a reason, in the order of the table. */
 export function errorsPage(): string {
@@ -39,4 +40,8 @@ function codeName(code: Code): string {
   return Code[code].replace(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`).toLowerCase();
 }
 
-if (import.meta.main) writeFileSync(new URL("../../../docs/errors.md", import.meta.url), errorsPage());
+if (import.meta.main) {
+  writeFileSync(new URL("../../../docs/errors.md", import.meta.url), errorsPage());
+  // The Python library has the table too.
+  for (const [file, text] of pythonFiles()) writeFileSync(file, text);
+}

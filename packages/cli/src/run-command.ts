@@ -2,7 +2,7 @@
 
 import { fstatSync } from "node:fs";
 import { constants } from "node:os";
-import type { CommandOptions, CommandOutcome, CommandStream, Sandbox } from "@dsec/libdsec";
+import type { CommandOptions, CommandOutcome, CommandStream, OutputChunk, Sandbox } from "@dsec/libdsec";
 import { whenOutputIsLost } from "./lost-output.ts";
 import { note } from "./output.ts";
 
@@ -30,8 +30,7 @@ export async function runAttached(
   } else stream = sandbox.stream(argv, rest);
   try {
     for await (const chunk of stream) {
-      if (chunk.droppedBytes > 0) note(`${chunk.droppedBytes} bytes of ${chunk.stream} are no longer kept`);
-      await write(chunk.stream === "stdout" ? process.stdout : process.stderr, chunk.data);
+      await passOn(chunk);
     }
   } catch (error) {
     if (options.signal?.aborted) await end?.();
@@ -44,6 +43,13 @@ export async function runAttached(
   return exitCodeOf(outcome);
 }
 
+/** To our own stdout or stderr; what is missing before it is said. */
+export async function passOn({ stream, data, droppedBytes }: OutputChunk): Promise<void> {
+  // In a pipe too: whoever goes on with the output must know that it is not whole.
+  if (droppedBytes > 0) process.stderr.write(`dsec: ${droppedBytes} bytes of ${stream} are no longer kept\n`);
+  await write(stream === "stdout" ? process.stdout : process.stderr, data);
+}
+
 function inputIsPiped(): boolean {
   if (process.stdin.isTTY) return false;
   try {
@@ -54,7 +60,7 @@ function inputIsPiped(): boolean {
   }
 }
 
-export function write(to: NodeJS.WriteStream, data: Uint8Array): Promise<void> | void {
+function write(to: NodeJS.WriteStream, data: Uint8Array): Promise<void> | void {
   if (to.destroyed || to.write(data)) return;
   return new Promise((resolve) => {
     const done = () => {

@@ -60,6 +60,10 @@ test("create, exec, history, logs, events, usage, extend, stop", async () => {
   const detached = (await run("exec", "-d", id, "--", "sh", "-c", "echo later")).stdout.trim();
   expect((await run("logs", id, detached)).stdout).toBe("later\n");
   expect((await run("logs", id)).stdout).toBe("later\n");
+  const long = "head -c 20000000 /dev/zero";
+  const noisy = (await run("exec", "-d", id, "--", "sh", "-c", long)).stdout.trim();
+  const missing = await run("logs", id, noisy);
+  expect(missing.stderr).toMatch(/^dsec: \d+ bytes of stdout are no longer kept\n$/);
   const history = JSON.parse((await run("commands", id, "--json")).stdout);
   expect(history.map((one: { name: string }) => one.name)).toContain(detached);
   expect(JSON.parse((await run("info", id, "--json")).stdout)).toMatchObject({

@@ -55,7 +55,7 @@ async function logs(id: string, commandId: string | undefined, options: { follow
       for await (const one of sandbox.commands()) wanted = one.commandId;
       if (wanted === undefined) return;
     }
-    const { write } = await import("../run-command.ts");
+    const { passOn } = await import("../run-command.ts");
     const command = sandbox.command(wanted);
     if (!options.follow && (await command.info()).state === "running") {
       // What is recorded comes at once; a running command then falls silent.
@@ -64,7 +64,7 @@ async function logs(id: string, commandId: string | undefined, options: { follow
       try {
         for await (const chunk of command.attach({ signal: quiet.signal })) {
           clearTimeout(timer);
-          await write(chunk.stream === "stdout" ? process.stdout : process.stderr, chunk.data);
+          await passOn(chunk);
           timer = setTimeout(() => quiet.abort(), 200);
         }
       } catch (error) {
@@ -74,7 +74,6 @@ async function logs(id: string, commandId: string | undefined, options: { follow
       }
       return;
     }
-    for await (const chunk of command.attach())
-      await write(chunk.stream === "stdout" ? process.stdout : process.stderr, chunk.data);
+    for await (const chunk of command.attach()) await passOn(chunk);
   });
 }

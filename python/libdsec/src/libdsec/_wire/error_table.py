@@ -7,7 +7,7 @@ ERROR_TABLE: dict[str, tuple[str, bool, str, str]] = {
     "INVALID_LIMIT": ("invalid_argument", False, "A limit is zero where that is not allowed, or below the minimum.", "Ask for at least the minimum that the message names."),
     "INVALID_PATH": ("invalid_argument", False, "A path is empty, too long or holds a NUL byte.", "Correct the path."),
     "EMPTY_COMMAND": ("invalid_argument", False, "The command is empty or only spaces.", "Give a program or shell text."),
-    "INVALID_NETWORK_RULE": ("invalid_argument", False, "A network rule names neither a known service nor a domain.", "Use a service name or a domain, as in the page on networks."),
+    "INVALID_NETWORK_RULE": ("invalid_argument", False, "A network rule names neither a known service nor a domain.", "Use a service (npm, pypi, crates, go, debian, maven) or a domain such as *.example.org:443."),
     "LAYER_KIND_MISMATCH": ("invalid_argument", False, "A layer of one kind was given where another belongs.", "Give a layer of the kind that the message names."),
     "INVALID_USER": ("invalid_argument", False, "The user is not in the sandbox's /etc/passwd and is no number.", "Name a user of the image, or a number."),
     "NOT_STRICT": ("failed_precondition", False, "strict was asked and this node cannot honour an argument.", "Drop strict, or the argument that the message names."),
